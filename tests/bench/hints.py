@@ -18,9 +18,9 @@ from pathlib import Path
 
 import uvloop
 from florin_server.app.app import build_app, build_core
+from florin_server.app.core import App
 from florin_server.app.hints.jobs import get_jobs
 from florin_server.base.clock import SystemClock
-from florin_server.context import App
 from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import CancellationReason

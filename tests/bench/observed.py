@@ -24,7 +24,7 @@ from florin_server.app.servers.observing import (
 from florin_server.app.telemetry import OtelTracer
 from florin_server.base.clock import SystemClock
 from florin_server.base.meters import Meters
-from florin_server.context import CheckoutLinks
+from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.settings import TracingSettings
 from opentelemetry.sdk.trace import SpanProcessor
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.quarantine import QuarantinedItem, QuarantinedItemKind
 from florin_server.features.monitoring.service import quarantine

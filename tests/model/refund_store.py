@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from florin_server.app.app import build_app, build_core
+from florin_server.app.core import App
 from florin_server.base.clock import TestClock
-from florin_server.context import App, Caller, IdempotencyKey
 from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.accounts.caller import Caller, IdempotencyKey
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import (
     Merchant,

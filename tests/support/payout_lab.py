@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from florin_server.app.app import build_app, build_core
-from florin_server.context import App, Core
+from florin_server.app.core import App, Core
 from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import operation
 from florin_server.db.engine.store import Store

@@ -15,7 +15,7 @@ from functools import cache, wraps
 from typing import Any, cast
 
 from florin_server.app import service, workers
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.query import Operation
 from florin_server.db.engine.store import Store
 

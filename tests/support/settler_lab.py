@@ -13,16 +13,13 @@ from typing import Any
 from eth_account.signers.local import LocalAccount
 from florin_server.accounts.store import destinations, merchants
 from florin_server.app.app import build_app, build_core
-from florin_server.context import (
-    App,
-    Caller,
-    CheckoutLinks,
-    Core,
-)
+from florin_server.app.core import App, Core
 from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import operation
 from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.account import Partner
+from florin_server.domain.accounts.caller import Caller
+from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.payments.payment import Destination, Merchant, Payment
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.service.confirm import confirm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from florin_server.context import LeasedWorker
+from florin_server.operations.roles import LeasedWorker
 
 from tests.support.until import wait_until
 

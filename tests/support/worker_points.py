@@ -17,7 +17,7 @@ from typing import Any
 
 from florin_server import workers
 from florin_server.app import workers as jobs
-from florin_server.context import Core
+from florin_server.app.core import Core
 
 from tests.support.poison import list_rail_methods
 

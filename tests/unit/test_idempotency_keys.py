@@ -10,7 +10,7 @@ import pytest
 from florin.v1 import admin_pb2, gateway_pb2, merchant_pb2
 from florin_server.api.server.idempotency import IdempotencyLocks, build_idempotency_key
 from florin_server.api.server.methods import index_methods
-from florin_server.context import Caller, IdempotencyKey
+from florin_server.domain.accounts.caller import Caller, IdempotencyKey
 from florin_server.domain.payments.payment import Merchant
 
 METHODS = index_methods(

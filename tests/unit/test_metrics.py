@@ -10,7 +10,6 @@ from dataclasses import replace
 import pytest
 from florin_server.app.servers.loop_lag import measure_loop_lag
 from florin_server.base.meters import Meters
-from florin_server.context import WalletBalance
 from florin_server.db.engine.store import PoolUse
 from florin_server.domain.conditions import Condition, ConditionName, ConditionState
 from florin_server.features.monitoring.service.figures import (
@@ -28,6 +27,7 @@ from florin_server.features.monitoring.service.process import (
 )
 from florin_server.features.monitoring.service.system import ChainStatus, GasStatus
 from florin_server.operations.service.executors import ExecutorStatus
+from florin_server.rails.chain_state import WalletBalance
 from florin_server.rails.connection.jsonrpc import JsonRpcClient
 from florin_server.rails.types import NodeState, RailUnavailable
 from florin_server.web.metrics import (

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from florin_server.base.clock import TestClock
-from florin_server.context import WORKER_FAILED_US, WorkerFailures
 from florin_server.db.engine.query import StoreUnavailable
+from florin_server.operations.process import WORKER_FAILED_US, WorkerFailures
 from florin_server.operations.worker import StepFailed, TurnSteps, supervise
 
 from tests.support.until import wait_until

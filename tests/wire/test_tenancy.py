@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 from florin.v1 import access_pb2
-from florin_server.context import AccountInvalidation
+from florin_server.base.notifications import AccountInvalidation
 from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.db.engine.store import Store
 

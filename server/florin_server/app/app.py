@@ -10,25 +10,18 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Protocol
 
+from florin_server.app.core import App, Core
 from florin_server.base.clock import Clock
 from florin_server.base.feed import PaymentFeed
 from florin_server.base.hints import ProcessBus
 from florin_server.base.meters import Meters
+from florin_server.base.notifications import AccountInvalidation
 from florin_server.base.tracing import NULL_TRACER, Tracer
 from florin_server.compliance.screening.service.cache import ScreeningCache
-from florin_server.context import (
-    AccountInvalidation,
-    App,
-    ChainState,
-    CheckoutLinks,
-    Core,
-    KeySender,
-    LeasedWorker,
-    ProcessName,
-)
 from florin_server.db.engine.store import Store
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ConditionTracker
+from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Cipher
 from florin_server.features.icons.service import IconCache
@@ -40,7 +33,10 @@ from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.sharing import LimitSync
 from florin_server.money.ledger.service.postings import list_wallets
 from florin_server.money.payments.store import payments
+from florin_server.operations.process import ProcessName
+from florin_server.operations.roles import KeySender, LeasedWorker
 from florin_server.operations.service.quarantine import Quarantine
+from florin_server.rails.chain_state import ChainState
 from florin_server.rails.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
 from florin_server.settings import Settings

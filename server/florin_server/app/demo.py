@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from florin_server.accounts.service import keys
 from florin_server.accounts.store import destinations, merchants
 from florin_server.accounts.store import keys as key_store
-from florin_server.context import App, Caller
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.account import ApiKey, Partner, WalletApp
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.credentials import ApiKeyKind, generate_app_id
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Destination, Merchant, Payment

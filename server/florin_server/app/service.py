@@ -19,6 +19,7 @@ from florin_server.app import traces as tracing
 from florin_server.app.app import build_app, build_core
 from florin_server.app.chains import connected, prices
 from florin_server.app.chains.embedded import RunningEmbeddedChain
+from florin_server.app.core import App, Core
 from florin_server.app.home import InstallationSecrets, SetupError, StateFolder
 from florin_server.app.housekeeping.store_time import set_to_store_time
 from florin_server.app.role import FULL_ROLE, InheritedSockets, ProcessRole
@@ -31,10 +32,10 @@ from florin_server.app.workers import BackgroundTasks, WorkerSet
 from florin_server.base.clock import Clock, ShiftedClock, SystemClock
 from florin_server.base.meters import Meters
 from florin_server.base.tracing import Tracer
-from florin_server.context import App, CheckoutLinks, Core
 from florin_server.db import installation
 from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.credentials import parse_key
+from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.sealed import Cipher
 from florin_server.features.monitoring.service.process import ProcessFacts
 from florin_server.features.receipts.service import keys

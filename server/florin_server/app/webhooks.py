@@ -9,9 +9,9 @@ from florin_gateway.jsoncodec import JsonCodec
 from florin_gateway.profiles import JsonProfile
 
 from florin_server.api.webhooks.codec import to_webhook_event
+from florin_server.app.core import App
 from florin_server.base.outbound.outbound import SafeHttpClient
 from florin_server.base.outbound.reach import AddressPolicy
-from florin_server.context import App
 from florin_server.domain.webhooks.snapshot import PaymentSnapshot
 
 

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Self
 
 from florin_server.app import webhooks
+from florin_server.app.core import App, Core
 from florin_server.app.hints import jobs as hints
 from florin_server.app.housekeeping.finish_upgrade import finish_upgrade
 from florin_server.app.housekeeping.prices import follow_prices
@@ -19,7 +20,6 @@ from florin_server.app.housekeeping.quarantine import maintain_quarantine
 from florin_server.app.housekeeping.store_time import follow_store_time
 from florin_server.app.housekeeping.watch_store import watch_store
 from florin_server.base import logs
-from florin_server.context import App, Core
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.settlement.lease import name_holder
 from florin_server.features.icons.worker import delete_old_icons, fetch_icons

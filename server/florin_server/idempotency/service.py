@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
 
 from florin_server.accounts.store import standing
-from florin_server.context import App, Caller
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, Operation, operation
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store.responses import IdempotencyClaim, StoredResponse

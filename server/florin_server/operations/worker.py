@@ -6,9 +6,10 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from florin_server.context import Core, WorkerFailure
+from florin_server.app.core import Core
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.quarantine import format_error
+from florin_server.operations.process import WorkerFailure
 from florin_server.operations.service.quarantine import is_unexpected
 
 _log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 import florin_server
+from florin_server.app.core import App
 from florin_server.base import meters
 from florin_server.base.meters import Meters, MetricFamily
-from florin_server.context import App, WalletBalance
 from florin_server.domain.conditions import Condition, ConditionState
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.features.monitoring.service import figures
@@ -32,6 +32,7 @@ from florin_server.features.monitoring.service.figures import (
 from florin_server.features.monitoring.service.process import ProcessSnapshot
 from florin_server.features.monitoring.service.system import ChainStatus
 from florin_server.operations.service.executors import ExecutorStatus
+from florin_server.rails.chain_state import WalletBalance
 from florin_server.rails.types import NodeState
 from florin_server.web import process_metrics
 

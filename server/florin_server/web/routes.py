@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from florin_gateway.plain import PlainHandler
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.web import assets
 from florin_server.web.capture import routes as capture
 from florin_server.web.icons import routes as icons

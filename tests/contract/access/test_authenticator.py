@@ -14,8 +14,8 @@ from florin_server.accounts.store import keys, merchants
 from florin_server.api.server import auth
 from florin_server.api.server.auth import Authenticator
 from florin_server.app.app import build_app, build_core
+from florin_server.app.core import App
 from florin_server.base.clock import TestClock
-from florin_server.context import App, Caller
 from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.account import (
     ApiKey,
@@ -23,6 +23,7 @@ from florin_server.domain.accounts.account import (
     Partner,
     WalletApp,
 )
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.credentials import (
     ApiKeyKind,
     generate_key,

@@ -8,13 +8,13 @@ from dataclasses import replace
 
 import pytest
 from florin_server.app.app import build_app, build_core
+from florin_server.app.core import App
 from florin_server.app.hints.hear import BusListener
 from florin_server.app.hints.jobs import get_jobs
 from florin_server.app.hints.remembered import CacheRefresher
 from florin_server.base.clock import TestClock
 from florin_server.base.hints import ProcessBus
 from florin_server.compliance.screening import store as blocklists
-from florin_server.context import App
 from florin_server.db import generations
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.db.generations import CacheKind

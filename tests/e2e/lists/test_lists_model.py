@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from florin_server.context import Caller
 from florin_server.db.engine.query import operation
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.ids import generate_payment_id
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.money.payments.service import lists

@@ -19,7 +19,7 @@ from florin.v1 import (
 from florin_server.api.server import idempotency
 from florin_server.api.server.idempotency import build_idempotency_key
 from florin_server.api.server.methods import index_methods
-from florin_server.context import Caller
+from florin_server.domain.accounts.caller import Caller
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 

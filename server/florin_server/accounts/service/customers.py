@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from florin_server.accounts.store import customers
 from florin_server.accounts.store.customers import ErasureCounts
+from florin_server.app.core import App
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import decrypt_data
 from florin_server.compliance.buyer_data.store import BuyerDataRecord
-from florin_server.context import App
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.payments.payment import Payment

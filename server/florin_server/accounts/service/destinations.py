@@ -9,8 +9,9 @@ from florin_server.accounts.service import own_accounts
 from florin_server.accounts.service.merchants import require
 from florin_server.accounts.store import destinations
 from florin_server.accounts.store.destinations import MerchantDestinations
-from florin_server.context import App, Caller
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.destinations import (
     check_same_chain,
     parse_destination,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from florin_server.accounts.store import keys, merchants
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.accounts.account import SCOPES, ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key, hash_key
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 from florin_server.accounts.store import destinations, merchants
 from florin_server.accounts.store.destinations import MerchantDestinations
-from florin_server.context import App, Caller
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.contact import list_issues
 from florin_server.domain.errors import (
     ApiError,

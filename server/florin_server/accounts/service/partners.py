@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from florin_server.accounts.service.contact import check
 from florin_server.accounts.store import merchants
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import generate_short_id

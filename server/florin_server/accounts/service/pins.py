@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from florin_server.accounts.store import keys, pins
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.versions import downgrade_error, list_versions_up_to

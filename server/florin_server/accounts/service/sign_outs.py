@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.query import Operation, StoreUnavailable, T
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.refusals import bad_gateway_error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from florin_server.accounts.service.contact import check
 from florin_server.accounts.store import keys
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.accounts.account import WalletApp
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS, generate_app_id
 from florin_server.domain.errors import ApiError, ErrorCode

@@ -9,8 +9,8 @@ from florin.v1 import customer_pb2
 from florin_server.accounts.service import customers
 from florin_server.api.payments.codec import to_payment_status
 from florin_server.api.server.timestamps import to_timestamp
+from florin_server.app.core import App
 from florin_server.compliance.buyer_data.store import BuyerDataRecord, DataSource
-from florin_server.context import App
 from florin_server.domain.payments.payment import Payment
 
 _DATA_SOURCES = {

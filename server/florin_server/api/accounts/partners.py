@@ -15,7 +15,7 @@ from florin_server.accounts.service import (
 )
 from florin_server.api.accounts import partner_codec as codec
 from florin_server.api.accounts.merchant_codec import to_fiat_settlement
-from florin_server.context import App
+from florin_server.app.core import App
 
 
 class PartnerCalls:

@@ -7,7 +7,7 @@ from typing import Any
 from florin.v1 import ledger_pb2
 
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.ledger.accounts import LedgerAccountKind
 from florin_server.money.ledger.service import books
 from florin_server.money.ledger.service.books import ReconciliationLine, ReconciliationStatus

@@ -7,7 +7,7 @@ from typing import Any
 from florin.v1 import lease_pb2
 
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.settlement.lease import Lease
 from florin_server.operations.service import leases
 

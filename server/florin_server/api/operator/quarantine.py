@@ -7,7 +7,7 @@ from typing import Any
 from florin.v1 import quarantine_pb2
 
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.quarantine import QuarantinedItem, QuarantinedItemState
 from florin_server.features.monitoring.service import quarantine as items
 

@@ -16,8 +16,8 @@ from florin_server.api.payouts.payouts import PayoutCalls
 from florin_server.api.receipts.receipts import ReceiptKeyCalls
 from florin_server.api.screening.lists import ScreeningCalls
 from florin_server.api.webhooks.operator import OperatorWebhookCalls
+from florin_server.app.core import App
 from florin_server.compliance.screening.service.lists import ScreeningImport
-from florin_server.context import App
 
 
 class OperatorServicer(

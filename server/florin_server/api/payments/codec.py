@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.capture.buyer_data import BUYER_DATA_FIELDS, SCHEMA_JSON
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.payments.payment import (

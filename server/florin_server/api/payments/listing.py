@@ -13,7 +13,7 @@ from florin_server.api.payments.listing_codec import (
     parse_list_query,
 )
 from florin_server.api.server.call import get_caller
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.money.payments.service import lists
 
 

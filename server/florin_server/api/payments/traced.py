@@ -10,7 +10,8 @@ from florin.v1 import listing_pb2, trace_pb2
 from florin_server.accounts.service import partners
 from florin_server.api.payments.codec import PaymentCodec, to_payment_event
 from florin_server.api.payments.listing_codec import PaymentListCodec, parse_list_query
-from florin_server.context import App, Caller
+from florin_server.app.core import App
+from florin_server.domain.accounts.caller import Caller
 from florin_server.money.payments.service import lists
 from florin_server.money.payments.service.trace import PaymentTransaction, get_trace
 

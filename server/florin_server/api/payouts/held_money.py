@@ -7,7 +7,7 @@ from typing import Any
 from florin.v1 import held_pb2
 
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.errors import validation_error
 from florin_server.domain.payouts.held_money import HeldMoney, HeldMoneyState
 from florin_server.money.payouts.service import held_money

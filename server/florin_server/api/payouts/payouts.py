@@ -8,7 +8,7 @@ from typing import Any
 from florin.v1 import payout_pb2
 
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.errors import validation_error
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.money.payments.service.watch import watch_payout

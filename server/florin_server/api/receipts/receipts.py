@@ -8,7 +8,7 @@ from florin.v1 import receipt_pb2
 
 from florin_server.api.server.call import get_caller
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.receipts.keys import ReceiptKey, find_signing_key
 from florin_server.features.receipts.service import keys
 from florin_server.features.receipts.service.receipt import sign_receipt

@@ -7,8 +7,8 @@ from typing import Any
 from florin.v1 import screening_pb2
 
 from florin_server.api.server.timestamps import to_timestamp
+from florin_server.app.core import App
 from florin_server.compliance.screening.service import lists
-from florin_server.context import App
 from florin_server.domain.screening.blocklist import ScreeningList
 
 

@@ -17,8 +17,9 @@ from florin.v1 import access_pb2
 
 from florin_server.accounts.store import keys, merchants
 from florin_server.api.server import metadata
-from florin_server.context import App, Caller
+from florin_server.app.core import App
 from florin_server.domain.accounts.account import ApiKey, CredentialStatus, WalletApp
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.credentials import ApiKeyKind, hash_key, parse_key
 from florin_server.domain.errors import ERROR_SPECS, ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant

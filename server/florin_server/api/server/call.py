@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from florin_server.context import Caller
+from florin_server.domain.accounts.caller import Caller
 from florin_server.limits.service.limit import RateQuota
 
 

@@ -12,7 +12,8 @@ from google.protobuf.message import Message
 
 from florin_server.api.server.methods import MethodSpec
 from florin_server.api.server.turns import KeyLeases, make_in_flight_error
-from florin_server.context import App, Caller, IdempotencyKey
+from florin_server.app.core import App
+from florin_server.domain.accounts.caller import Caller, IdempotencyKey
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.refusals import missing_idempotency_key_error
 from florin_server.idempotency.store import responses as idempotency

@@ -32,8 +32,9 @@ from florin_server.api.server.methods import MethodSpec, index_methods
 from florin_server.api.server.open_services import PublicServices, is_public
 from florin_server.api.server.open_streams import OpenStream, OpenStreams
 from florin_server.api.server.unreadable import UnreadableRequest, make_lenient_deserializer
+from florin_server.app.core import App
 from florin_server.base import logs
-from florin_server.context import App, Caller
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import RequestIdGenerator

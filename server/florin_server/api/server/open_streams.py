@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable
 from typing import Any
 
-from florin_server.context import AccountInvalidation
+from florin_server.base.notifications import AccountInvalidation
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.errors import ApiError
 

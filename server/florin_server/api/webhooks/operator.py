@@ -7,7 +7,7 @@ from typing import Any
 from florin.v1 import webhook_admin_pb2, webhook_pb2
 
 from florin_server.api.webhooks import codec
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.webhooks.endpoint import EndpointState
 from florin_server.features.webhooks.service import endpoints, replays
 from florin_server.features.webhooks.service.endpoints import PAGE_SIZE

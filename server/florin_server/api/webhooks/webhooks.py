@@ -8,7 +8,7 @@ from florin.v1 import webhook_pb2, webhook_service_pb2_grpc
 
 from florin_server.api.server.call import get_caller
 from florin_server.api.webhooks import codec
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.features.webhooks.service import endpoints, replays, take
 from florin_server.features.webhooks.service.endpoints import PAGE_SIZE, EndpointActor
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 
+from florin_server.app.core import App
 from florin_server.app.hints.paced import Debouncer
 from florin_server.app.hints.remembered import CacheRefresher
 from florin_server.app.hints.tell import get_backoff_s
-from florin_server.context import App
 from florin_server.db.engine.notices import NotificationChannel
 from florin_server.db.engine.query import StoreError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+from florin_server.app.core import App
 from florin_server.app.hints.hear import BusListener
 from florin_server.app.hints.remembered import CacheRefresher
 from florin_server.app.hints.tell import publish
-from florin_server.context import App
 
 
 def get_jobs(app: App) -> dict[str, Callable[[], Awaitable[None]]]:

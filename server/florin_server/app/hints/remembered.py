@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
+from florin_server.app.core import App
 from florin_server.app.hints.paced import Debouncer
-from florin_server.context import App
 from florin_server.db import generations
 from florin_server.db.generations import CacheKind
 from florin_server.operations.store import executors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.notices import NotificationChannel
 from florin_server.db.engine.query import StoreError
 

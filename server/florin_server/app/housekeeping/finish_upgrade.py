@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining
-from florin_server.context import Core
 from florin_server.money.outbox.store import older_releases
 
 _log = logging.getLogger(__name__)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining
-from florin_server.context import Core
 
 
 async def follow_prices(app: Core) -> None:

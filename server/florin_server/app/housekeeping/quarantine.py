@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining
-from florin_server.context import Core
 
 _FLUSH_S = 5.0
 _DELETE_INTERVAL_US = 3_600_000_000

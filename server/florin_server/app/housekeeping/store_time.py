@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 
+from florin_server.app.core import Core
 from florin_server.base.clock import Clock, SystemClock
-from florin_server.context import Core
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.store import Store
 from florin_server.domain.errors import ApiError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.errors import ApiError
 

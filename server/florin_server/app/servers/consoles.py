@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from florin_gateway.backends import LocalBackend
 
+from florin_server.app.core import App
 from florin_server.app.servers.grpc_server import GrpcServers
-from florin_server.context import App
 from florin_server.settings import Settings
 from florin_server.web import metrics
 from florin_server.web.console import routes

@@ -20,6 +20,7 @@ from florin_gateway.rpc import RpcBackend
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
+from florin_server.app.core import App
 from florin_server.app.servers import consoles, observing
 from florin_server.app.servers.addresses import (
     HTTP_PORT_SETTING,
@@ -31,7 +32,6 @@ from florin_server.app.servers.grpc_server import PUBLIC_SERVICES, GrpcServers
 from florin_server.app.servers.observing import RequestObservers
 from florin_server.app.servers.peers import get_proxies
 from florin_server.app.servers.upstream import UpstreamConnection
-from florin_server.context import App
 from florin_server.settings import Settings
 from florin_server.web import routes as web
 from florin_server.web.headers import HEADERS

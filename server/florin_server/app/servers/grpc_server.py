@@ -34,6 +34,7 @@ from florin_server.api.server.guarded import GuardedMethods
 from florin_server.api.server.idempotency import IdempotencyLocks
 from florin_server.api.server.interceptors import AuthInterceptor
 from florin_server.api.webhooks.webhooks import WebhookServicer
+from florin_server.app.core import App
 from florin_server.app.home import InstallationSecrets
 from florin_server.app.servers import observing
 from florin_server.app.servers.addresses import (
@@ -47,7 +48,6 @@ from florin_server.app.servers.certificates import CertificateStore
 from florin_server.app.servers.observing import RequestObservers
 from florin_server.app.servers.peers import CallerResolver, find_token, get_proxies
 from florin_server.app.servers.reflection import register_reflection
-from florin_server.context import App
 from florin_server.settings import Settings
 
 ServicerRegistration = Callable[[Any], None]

@@ -13,6 +13,7 @@ from florin_gateway.plain import PlainHandler
 from florin_gateway.server import HttpServer
 from florin_gateway.settings import ServerSettings
 
+from florin_server.app.core import App
 from florin_server.app.servers import consoles
 from florin_server.app.servers.addresses import (
     METRICS_PORT_SETTING,
@@ -22,7 +23,6 @@ from florin_server.app.servers.addresses import (
 from florin_server.app.servers.grpc_server import GrpcServers
 from florin_server.app.servers.loop_lag import measure_loop_lag
 from florin_server.base.meters import Meters
-from florin_server.context import App
 from florin_server.features.monitoring.service.process import ProcessFacts, read_process_snapshot
 from florin_server.web import assets, metrics
 

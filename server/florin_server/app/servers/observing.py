@@ -13,6 +13,7 @@ from florin_gateway.rpc import Metadata
 
 from florin_server.api.server import observed
 from florin_server.api.server.methods import MethodSpec
+from florin_server.app.core import App
 from florin_server.app.servers.peers import CallerResolver
 from florin_server.base.meters import Meters
 from florin_server.base.tracing import (
@@ -22,7 +23,6 @@ from florin_server.base.tracing import (
     Span,
     Tracer,
 )
-from florin_server.context import App
 from florin_server.money.payments.service.load import find_payment_id
 
 _HEADER = "traceparent"

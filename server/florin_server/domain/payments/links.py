@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from florin_server.domain.ids import is_payment_id_shape
@@ -20,6 +21,18 @@ _PATH = re.compile(r"(?!//)[A-Za-z0-9._~/-]+")
 _HOST = re.compile(r"[a-z0-9.-]+|[0-9a-f:]+")
 # URL parsers disagree about these, so that a host could be read in two ways
 _AMBIGUOUS = re.compile(r"[\x00-\x20\x7f\\]")
+
+
+@dataclass(frozen=True, slots=True)
+class CheckoutLinks:
+    """The base of payment links. `hosts` are the hosts whose links can name a payment."""
+
+    base_url: str
+    hosts: frozenset[str]
+
+    def get_url(self, payment_id: str) -> str:
+        """Return the checkout link of a payment."""
+        return f"{self.base_url}/{payment_id}"
 
 
 def format_payment_link(base: str, payment_id: str) -> str:

@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import orjson
 
+from florin_server.app.core import App
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import (
     DataSupplier,
@@ -25,7 +26,6 @@ from florin_server.compliance.buyer_data.service.collected import (
     encrypt_data,
 )
 from florin_server.compliance.buyer_data.store import DataSource, format_source
-from florin_server.context import App
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
 from florin_server.money.payments.service.load import expire_if_due, get_merchant

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import logging
 
+from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining
 from florin_server.base.outbound.outbound import SafeHttpClient
 from florin_server.base.outbound.pictures import PictureUnavailable, fetch_picture
 from florin_server.base.outbound.reach import AddressPolicy
-from florin_server.context import Core
 from florin_server.features.icons import store as icons
 from florin_server.features.icons.service import is_due
 from florin_server.features.icons.store import Icon, IconStatus

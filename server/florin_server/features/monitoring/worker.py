@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from florin_server.app.core import App
 from florin_server.base.clock import sleep_remaining
-from florin_server.context import App
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import ConditionState
 from florin_server.domain.errors import ApiError

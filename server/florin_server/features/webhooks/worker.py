@@ -15,6 +15,7 @@ from collections import Counter
 from contextlib import suppress
 from urllib.parse import urlsplit
 
+from florin_server.app.core import Core
 from florin_server.base.clock import SystemClock, sleep_remaining, wait_for_first
 from florin_server.base.outbound.outbound import (
     AddressBusy,
@@ -22,7 +23,6 @@ from florin_server.base.outbound.outbound import (
     RequestFailed,
     SafeHttpClient,
 )
-from florin_server.context import Core
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.sealed import DecryptionError

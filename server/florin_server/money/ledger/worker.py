@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from florin_server.app.core import App
 from florin_server.base.clock import sleep_remaining
-from florin_server.context import App, WalletBalance
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ApiError
 from florin_server.money.ledger.service import books
+from florin_server.rails.chain_state import WalletBalance
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining
 from florin_server.compliance.buyer_data import store as collected_data
-from florin_server.context import Core
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.money.payments.store import payments

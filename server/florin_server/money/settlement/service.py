@@ -25,7 +25,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
-from florin_server.context import Caller, Core
+from florin_server.app.core import Core
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import PayerKind

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from florin_server.context import App, KeySender
+from florin_server.app.core import App
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.operations.roles import KeySender
 from florin_server.operations.store import executors
 
 

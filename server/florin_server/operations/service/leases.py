@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.settlement.lease import Lease

@@ -16,7 +16,7 @@ from florin_gateway.errors import RefusedError
 from florin_gateway.parameters import parse_query
 from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.capture.buyer_data import BuyerDataFault, parse_prefill
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.features.buyer_forms import service as forms

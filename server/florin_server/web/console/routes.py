@@ -15,7 +15,7 @@ from florin.v1 import (
 from florin_gateway.plain import PlainHandler, PlainRequest
 from florin_gateway.rpc import Metadata, RpcBackend
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.accounts.credentials import parse_key
 from florin_server.web.console import login
 from florin_server.web.console.calls import ConsoleRpcClient

@@ -17,7 +17,7 @@ from florin_gateway.rpc import MessageStream, Metadata
 from google.protobuf.message import Message
 
 from florin_server.accounts.service.sign_outs import end_session, has_ended
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.web.console import hosts
 from florin_server.web.console.calls import ConsoleRpcClient

@@ -25,7 +25,7 @@ from florin.v1 import (
 from florin_gateway.jsonshape import format_timestamp
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.conditions import CONDITION_SPECS, ConditionName
 from florin_server.domain.money import CURRENCIES, format_minor_units
 from florin_server.domain.payments.state import EVENT_DESCRIPTIONS, PaymentStateEvent

@@ -9,7 +9,7 @@ from typing import Final
 from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.web.refusal import to_refused_error
 

@@ -16,8 +16,8 @@ from florin_gateway.plain import (
 )
 
 from florin_server.api.payments.codec import PaymentCodec
+from florin_server.app.core import App
 from florin_server.base.feed import FeedClosed
-from florin_server.context import App
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
 from florin_server.domain.payments.payment import Payment

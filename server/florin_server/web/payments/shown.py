@@ -13,7 +13,7 @@ from florin_gateway.plain import PlainRequest, PlainResponse
 
 from florin_server.accounts.service.wallets import get_checkout_app
 from florin_server.api.payments.codec import PaymentCodec
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER, find_query_id

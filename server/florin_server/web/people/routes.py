@@ -14,7 +14,7 @@ from florin_gateway.plain import (
     is_page_request,
 )
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
 from florin_server.web import assets
 from florin_server.web.notice import render_rate_limit_page

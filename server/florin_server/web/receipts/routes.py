@@ -13,7 +13,7 @@ from decimal import Decimal
 from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
 from florin_server.api.payments.codec import PaymentCodec
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.money import format_minor_units
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import orjson
 
+from florin_server.app.core import App
 from florin_server.compliance.buyer_data.store import BuyerDataRecord, DataSource, format_source
-from florin_server.context import App, Caller
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.capture import buyer_data
 from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
 from florin_server.domain.payments.payment import Payment

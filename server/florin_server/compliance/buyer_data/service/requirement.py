@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 import orjson
 
+from florin_server.app.core import App
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import (
     encode_data,
@@ -26,7 +27,7 @@ from florin_server.compliance.buyer_data.service.collected import (
     invalid_data_error,
 )
 from florin_server.compliance.buyer_data.store import ConfirmedBuyerData, DataSource, format_source
-from florin_server.context import App, Caller
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.caip import canonicalize_asset
 from florin_server.domain.capture import buyer_data
 from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue

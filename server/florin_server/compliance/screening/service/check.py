@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 
 from florin_server.accounts.store import keys
+from florin_server.app.core import Core
 from florin_server.compliance.screening import store as blocklists
-from florin_server.context import Core
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.caip import parse_account
 from florin_server.domain.conditions import ConditionName

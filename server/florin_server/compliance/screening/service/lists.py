@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from florin_server.app.core import App
 from florin_server.compliance.screening import store as blocklists
 from florin_server.compliance.screening.service.check import is_blocked
-from florin_server.context import App
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import validation_error

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from florin_server.app.core import App
 from florin_server.base.clock import AdvanceableClock
-from florin_server.context import App, Caller
 from florin_server.db import installation
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse

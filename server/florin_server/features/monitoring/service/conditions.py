@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple, TypeAlias
 
 from florin_server.accounts.service import own_accounts
-from florin_server.context import App, LeasedWorker
+from florin_server.app.core import App
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.conditions import (
     ANY_PROCESS_CONDITIONS,
@@ -25,6 +25,7 @@ from florin_server.domain.conditions import (
 from florin_server.domain.health import truncate_reason
 from florin_server.features.monitoring.service import health
 from florin_server.features.monitoring.service.health import FULL_SCOPE, ProbeScope
+from florin_server.operations.roles import LeasedWorker
 from florin_server.operations.store import conditions as stored
 from florin_server.operations.store import leases
 from florin_server.operations.store.conditions import ConditionKey, ConditionReport, ReportSource

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from florin_server.context import App, WalletBalance
+from florin_server.app.core import App
 from florin_server.domain.conditions import Condition
 from florin_server.features.monitoring import store as backlog
 from florin_server.features.monitoring.service import health, system
@@ -18,6 +18,7 @@ from florin_server.features.webhooks.store.deliveries import DeliveryStats
 from florin_server.limits.service.sharing import LimitSync
 from florin_server.operations.service import executors
 from florin_server.operations.service.executors import ExecutorStatus
+from florin_server.rails.chain_state import WalletBalance
 
 __all__ = [
     "Backlog",

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from florin_server.app.core import App
 from florin_server.base.clock import Clock, SystemClock
 from florin_server.compliance.screening.service.check import (
     describe_lists_problem,
     get_lists_condition,
 )
-from florin_server.context import App
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.conditions import (
     EXPECTED_CONDITIONS,

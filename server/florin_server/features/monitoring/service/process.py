@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.store import PoolUse
 
 

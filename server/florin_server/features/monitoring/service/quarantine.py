@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.quarantine import (

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import EXPECTED_CONDITIONS, Condition
 from florin_server.domain.errors import ApiError

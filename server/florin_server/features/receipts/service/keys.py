@@ -8,7 +8,7 @@ from typing import Any
 
 from joserfc.jwk import OKPKey
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.receipts import keys

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import quote
 
 from florin_server.accounts.store import merchants
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, on_snapshot
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from florin_server.accounts.store import merchants, standing
-from florin_server.context import App, Core
+from florin_server.app.core import App, Core
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.account import CredentialStatus
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error

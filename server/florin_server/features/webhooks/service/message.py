@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.domain.sealed import DecryptionError
 from florin_server.domain.webhooks.signing import WebhookKeys, format_event_id
 from florin_server.domain.webhooks.snapshot import snapshot_at

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.webhooks.endpoint import WebhookAttempt

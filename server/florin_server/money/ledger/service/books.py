@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, on_snapshot
 from florin_server.domain import cursor
 from florin_server.domain.caip import canonicalize_account, canonicalize_asset

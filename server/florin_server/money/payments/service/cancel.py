@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from florin_server.context import App, Caller
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import CancellationReason, Payment, PaymentStatus

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Final
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
 from florin_server.domain.urls import add_query_parameter

@@ -10,12 +10,13 @@ import logging
 from collections.abc import Collection, Sequence
 
 from florin_server.accounts.store import standing
+from florin_server.app.core import App
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service import requirement
 from florin_server.compliance.buyer_data.store import ConfirmedBuyerData
 from florin_server.compliance.screening.service.check import check_lists, is_blocked
-from florin_server.context import App, Caller
 from florin_server.db.engine.query import Op, Operation, operation
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import (

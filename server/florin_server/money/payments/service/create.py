@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from florin_server.context import App, Caller
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.ids import generate_payment_id
 from florin_server.domain.money import (

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from florin_server.accounts.store import standing
+from florin_server.app.core import App
 from florin_server.compliance.buyer_data.service import requirement
-from florin_server.context import App, Caller
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import (
     Action,

@@ -9,10 +9,11 @@ from dataclasses import astuple, dataclass, replace
 from typing import NoReturn
 
 from florin_server.accounts.store import merchants
-from florin_server.context import App, Caller
+from florin_server.app.core import App
 from florin_server.db.engine.columns import U256_MAX
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.caip import parse_asset, parse_chain
 from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
 from florin_server.domain.payments.payment import Merchant, PaymentStatus

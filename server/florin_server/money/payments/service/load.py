@@ -6,7 +6,8 @@ from collections.abc import Callable
 from functools import partial
 
 from florin_server.accounts.store import merchants
-from florin_server.context import App, Caller
+from florin_server.app.core import App
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import is_payment_id_shape
 from florin_server.domain.payments.links import resolve_payment_id

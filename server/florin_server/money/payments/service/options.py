@@ -11,10 +11,11 @@ from typing import TypeAlias
 
 from florin_server.accounts.service.own_accounts import find_reserved_role
 from florin_server.accounts.store import destinations
+from florin_server.app.core import App
 from florin_server.compliance.buyer_data.service import requirement
 from florin_server.compliance.buyer_data.service.requirement import DataRequirement
 from florin_server.compliance.screening.service.check import check_lists, is_blocked
-from florin_server.context import App, Caller
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonicalize_account, canonicalize_asset
 from florin_server.domain.errors import ApiError, ErrorCode

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from florin_server.accounts.service.wallets import get_checkout_app
-from florin_server.context import App, Caller
+from florin_server.app.core import App
 from florin_server.domain.accounts.account import CredentialStatus
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, PaymentStatus

@@ -18,7 +18,8 @@ from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.transaction import VersionedTransaction
 
-from florin_server.context import App, Caller
+from florin_server.app.core import App
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Action, Payment, PaymentOption
 from florin_server.money.payments.service.confirm import confirm

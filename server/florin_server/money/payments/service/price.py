@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.money import CURRENCIES, convert_up
 from florin_server.domain.payments.payment import Payment
 from florin_server.rails.pricing.prices import PriceRate

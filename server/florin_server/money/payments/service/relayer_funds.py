@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 

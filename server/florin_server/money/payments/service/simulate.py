@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from florin_server.context import App, Caller
+from florin_server.app.core import App
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import Payment

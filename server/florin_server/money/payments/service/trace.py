@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.payments.state import PaymentStateEvent

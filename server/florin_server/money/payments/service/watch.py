@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutStatus

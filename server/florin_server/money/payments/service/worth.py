@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.payments.payment import Payment
 from florin_server.rails.pricing.prices import parse_decimal

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 
+from florin_server.app.core import App
 from florin_server.compliance.screening.service.check import is_blocked
-from florin_server.context import App
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import generate_short_id

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
 from florin_server.money.settlement.store import token_accounts

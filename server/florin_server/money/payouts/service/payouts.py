@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from florin_server.accounts.service.own_accounts import find_reserved_role
 from florin_server.accounts.store import destinations, merchants
-from florin_server.context import App
+from florin_server.app.core import App
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.caip import canonicalize_account, canonicalize_asset, parse_asset
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db import installation
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.payouts.payout import Payout, PayoutStatus

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.domain.ledger.postings import build_payout_posting
 from florin_server.domain.payouts.payout import Payout
 from florin_server.money.payouts.store.payouts import PayoutOutcome

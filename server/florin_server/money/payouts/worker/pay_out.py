@@ -14,9 +14,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from florin_server.accounts.service.own_accounts import find_reserved_role
+from florin_server.app.core import Core
 from florin_server.base.clock import wait_for_first
 from florin_server.compliance.screening.service.check import check_lists, is_blocked
-from florin_server.context import Core
 from florin_server.db import installation
 from florin_server.db.engine.query import Op, StoreError, operation
 from florin_server.domain.accounts.destinations import AssetAccount

@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
+from florin_server.app.core import Core
 from florin_server.compliance.screening.service.check import is_blocked
-from florin_server.context import Core
 from florin_server.domain.settlement.chain_txs import SettlementItem
 
 _log = logging.getLogger(__name__)

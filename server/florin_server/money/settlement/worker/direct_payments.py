@@ -12,7 +12,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import (
     Confirmation,

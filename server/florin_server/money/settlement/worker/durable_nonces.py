@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.query import Op, Operation, operation
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.quarantine import QuarantinedItemKind

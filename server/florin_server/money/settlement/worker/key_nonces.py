@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.money.settlement.store import used_nonces
 from florin_server.operations.store import executors

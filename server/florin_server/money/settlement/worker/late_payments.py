@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
+from florin_server.app.core import Core
 from florin_server.compliance.screening.service.check import describe_block
-from florin_server.context import Core
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.payouts.held_money import HeldMoney

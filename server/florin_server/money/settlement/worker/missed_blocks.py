@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from math import ceil
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db import installation
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import SettlementItem

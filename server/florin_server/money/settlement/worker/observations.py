@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.domain.settlement.pace import ChainPace, follow_pace, format_pace

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Self
 
+from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining, wait_for_first
-from florin_server.context import Core
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ChainHealth, ConditionTracker

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem
 from florin_server.money.settlement.store import chain_txs

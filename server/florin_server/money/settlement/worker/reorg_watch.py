@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.query import Operation
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import (

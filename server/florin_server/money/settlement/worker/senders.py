@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.store import Store
 from florin_server.domain.settlement.chain_txs import ChainTx, GasShare
 from florin_server.money.settlement.store import chain_txs

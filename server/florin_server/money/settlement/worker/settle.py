@@ -11,8 +11,8 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Container, Mapping, Sequence
 
+from florin_server.app.core import Core
 from florin_server.base.clock import wait_for_first
-from florin_server.context import ChainState, Core
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError
@@ -36,6 +36,7 @@ from florin_server.money.settlement.worker.symptoms import SettlementHealth
 from florin_server.money.settlement.worker.token_accounts import TokenAccountKeeper
 from florin_server.money.settlement.worker.tx_sender import TxSender, get_lease_name
 from florin_server.operations.worker import StepFailed, TurnSteps
+from florin_server.rails.chain_state import ChainState
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 from florin_server.rails.wait import catch_unavailable

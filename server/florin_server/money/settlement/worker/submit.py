@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import GasShare, SettlementItem

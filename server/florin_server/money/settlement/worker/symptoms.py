@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ChainHealth, ConditionTracker
 from florin_server.domain.payments.payment import PaymentStatus

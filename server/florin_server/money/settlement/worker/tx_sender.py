@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
-from florin_server.context import Core
+from florin_server.app.core import Core
 from florin_server.db.engine.query import Op, Operation, operation
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error

@@ -1,0 +1,85 @@
+"""What the services and workers of this process know of one chain."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from florin_server.domain.health import ConditionTracker
+from florin_server.domain.settlement.pace import ChainPace
+from florin_server.domain.settlement.settle_times import SettleTimes, compute_promise_s
+from florin_server.rails.types import GasShortage, is_unfunded
+
+# signatures of the meantime can lapse before the chain answers again
+_FAILING_S: Final = 180
+
+
+@dataclass(frozen=True, slots=True)
+class WalletBalance:
+    """The balance of an account (CAIP-10) of Florin in an asset (CAIP-19), in minor units."""
+
+    account: str
+    asset: str
+    chain_balance: int
+    booked_balance: int
+
+
+@dataclass(slots=True)
+class ChainState:
+    """State of one chain that flows and workers share.
+
+    `conditions` has the conditions that are found on request. Nothing is sent from its wallets
+    before their ledger is open. `shortfall` says in a sentence how much less they have than the
+    ledger says, and `balances` what each had when they were last compared, at `reconciled_at_us`
+    (0 if never). `has_new_receivers` means that receivers were registered since the settler's last
+    check, and `payout_event` is set if there can be something to pay out. `paying_blocks` are the
+    blocks that pay open payments, final or not, by payment id, as far as the settler of this
+    process has read them. `failing_since_us` is the time (steady µs) since when the settler could
+    not reach the chain; None while it works. `shortages` are keys that run out of coin, as of
+    `funds_read_at_us` (steady µs; None if they were not checked), `funds_refresh` is the latest
+    check, and `funding_problem` says in a sentence that none of them can pay for another payment.
+    `pace` is the pace of its blocks (None before a measurement), `settle_times` the durations of
+    its newest payments.
+    """
+
+    conditions: ConditionTracker
+    failing_since_us: int | None = None
+    shortages: Sequence[GasShortage] = ()
+    funds_read_at_us: int | None = None
+    funds_refresh: asyncio.Future[None] | None = None
+    funding_problem: str = ""
+    has_opening_balances: bool = False
+    shortfall: str = ""
+    balances: Sequence[WalletBalance] = ()
+    reconciled_at_us: int = 0
+    has_new_receivers: bool = False
+    payout_event: asyncio.Event = field(default_factory=asyncio.Event)
+    paying_blocks: Mapping[str, int] = field(default_factory=dict)
+    pace: ChainPace | None = None
+    settle_times: SettleTimes = field(default_factory=SettleTimes)
+
+    def get_promised_s(self, eta_s: int, guess_s: int) -> float:
+        """Return the seconds to promise where the settings promise `eta_s`.
+
+        `guess_s` is what they promise for the chain's shortest way to pay.
+        """
+        return compute_promise_s(eta_s, guess_s, self.settle_times.median_s)
+
+    def record_funds(self, shortages: Sequence[GasShortage], senders: int, steady_us: int) -> None:
+        """Store which of so many keys run out of coin, as of a time."""
+        self.shortages, self.funds_read_at_us = shortages, steady_us
+        problem = "; ".join(shortage.text for shortage in shortages)
+        empty = is_unfunded(shortages, senders)
+        self.funding_problem = (
+            f"{problem}; not offered until a relayer key has native coin" if empty else ""
+        )
+
+    def describe_settlement_problem(self, steady_us: int) -> str:
+        """Return why the chain is not offered, as nothing settled for minutes; empty otherwise."""
+        since_us = self.failing_since_us
+        if since_us is None or steady_us - since_us < _FAILING_S * 1_000_000:
+            return ""
+        minutes = (steady_us - since_us) // 60_000_000
+        return f"settlement has failed for {minutes} min; not offered until it works again"
