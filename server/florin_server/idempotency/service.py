@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from florin_server.accounts.store import standing
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, Operation, operation
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store.responses import IdempotencyClaim, StoredResponse
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _T = TypeVar("_T")
 
 
 async def run_once(
-    app: App, caller: Caller, op: Operation[_T], encode_response: Callable[[_T], bytes]
+    app: _Context, caller: Caller, op: Operation[_T], encode_response: Callable[[_T], bytes]
 ) -> _T | StoredResponse:
     """Run a store operation, or return the stored response of the caller's key.
 

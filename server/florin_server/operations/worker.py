@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.quarantine import format_error
+from florin_server.operations.context import OperationsContext
 from florin_server.operations.process import WorkerFailure
 from florin_server.operations.service.quarantine import is_unexpected
+
+
+class _Context(OperationsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -21,7 +28,7 @@ _BACKOFF_S, _BACKOFF_MAX_S = 1.0, 60.0
 _HEALTHY_US = 300_000_000
 
 
-async def supervise(core: Core, name: str, work: Callable[[], Awaitable[None]]) -> None:
+async def supervise(core: _Context, name: str, work: Callable[[], Awaitable[None]]) -> None:
     """Do work that never ends, and start it again after a pause whenever it does end.
 
     It waits during an outage of the store. Any other error is logged, and reported as a condition.

@@ -7,7 +7,7 @@ reported. Labels come from the settings, the protos and the code, never from a c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from florin_gateway.forwarded import find_address
 from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
@@ -17,9 +17,10 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 import florin_server
-from florin_server.app.core import App
 from florin_server.base import meters
+from florin_server.base.context import EventContext, MeterContext
 from florin_server.base.meters import Meters, MetricFamily
+from florin_server.db.context import StorageContext
 from florin_server.domain.conditions import Condition, ConditionState
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.features.monitoring.service import figures
@@ -31,10 +32,31 @@ from florin_server.features.monitoring.service.figures import (
 )
 from florin_server.features.monitoring.service.process import ProcessSnapshot
 from florin_server.features.monitoring.service.system import ChainStatus
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import UsageContext
+from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.operations.service.executors import ExecutorStatus
 from florin_server.rails.chain_state import WalletBalance
+from florin_server.rails.context import ChainContext
 from florin_server.rails.types import NodeState
+from florin_server.settings.context import SettingsContext
 from florin_server.web import process_metrics
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    MeterContext,
+    OperationsContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 PATH = "/metrics"
 # memory, processor time and open files, where the system reports them
@@ -389,7 +411,7 @@ def list_families() -> list[MetricFamily]:
 
 
 def build_routes(
-    app: App, keyed_calls: Callable[[], int], read_process: Callable[[], ProcessSnapshot]
+    app: _Context, keyed_calls: Callable[[], int], read_process: Callable[[], ProcessSnapshot]
 ) -> Mapping[str, PlainHandler]:
     """Return the handler by its path; `keyed_calls` counts calls under an idempotency key.
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from florin_gateway.plain import PlainHandler
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
+from florin_server.features.icons.context import IconContext
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import UsageContext
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
 from florin_server.web import assets
 from florin_server.web.capture import routes as capture
 from florin_server.web.icons import routes as icons
@@ -14,6 +23,23 @@ from florin_server.web.openapi import serve as published
 from florin_server.web.payments import routes as payments
 from florin_server.web.people import routes as people
 from florin_server.web.receipts import routes as receipts
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    IconContext,
+    LimitContext,
+    MeterContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _READ = ("GET", "HEAD")
 Routes = Mapping[tuple[str, str], PlainHandler]
@@ -27,7 +53,7 @@ RESERVED_PREFIXES = (
 )
 
 
-def build_page_routes(app: App, consoles: Routes) -> Routes:
+def build_page_routes(app: _Context, consoles: Routes) -> Routes:
     """Return the routes of pages that need the service, by method and path template.
 
     `consoles` are served beside them, and the landing page links to them.

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from florin_server.accounts.store import customers
 from florin_server.accounts.store.customers import ErasureCounts
-from florin_server.app.core import App
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import decrypt_data
 from florin_server.compliance.buyer_data.store import BuyerDataRecord
+from florin_server.db.context import StorageContext
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.payments.payment import Payment
@@ -31,7 +31,7 @@ class CustomerData:
     buyer_data: Sequence[tuple[BuyerDataRecord, str | None]]
 
 
-async def export(app: App, text: str) -> CustomerData:
+async def export(app: StorageContext, text: str) -> CustomerData:
     """Return everything that is stored about an account, with its payments at present."""
     account = _parse_account(text)
     payments = await app.store.scan(customers.list_payments(account))
@@ -46,7 +46,7 @@ async def export(app: App, text: str) -> CustomerData:
     )
 
 
-async def erase(app: App, text: str) -> ErasureCounts:
+async def erase(app: StorageContext, text: str) -> ErasureCounts:
     """Delete what is stored about an account, except where its money moved or can still move.
 
     Each payment is changed as a whole. If it ends half-way, the same call completes it.

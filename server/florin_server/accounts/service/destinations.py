@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from florin_server.accounts.service import own_accounts
 from florin_server.accounts.service.merchants import require
 from florin_server.accounts.store import destinations
 from florin_server.accounts.store.destinations import MerchantDestinations
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.destinations import (
@@ -32,6 +33,12 @@ from florin_server.domain.refusals import (
 )
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +49,15 @@ class NewDestination:
     account: str
 
 
-async def list_destinations(app: App, caller: Caller, merchant_id: str) -> MerchantDestinations:
+async def list_destinations(
+    app: StorageContext, caller: Caller, merchant_id: str
+) -> MerchantDestinations:
     """Return all settlements of a merchant."""
     return await app.store.read(_list_destinations(caller, merchant_id))
 
 
 async def create(
-    app: App,
+    app: _Context,
     caller: Caller,
     merchant_id: str,
     new_destinations: Sequence[NewDestination],
@@ -63,7 +72,7 @@ async def create(
 
 
 async def update(
-    app: App,
+    app: _Context,
     caller: Caller,
     merchant_id: str,
     settlement_id: str,
@@ -84,7 +93,7 @@ async def update(
 
 
 async def delete(
-    app: App,
+    app: _Context,
     caller: Caller,
     merchant_id: str,
     settlement_id: str,
@@ -95,7 +104,7 @@ async def delete(
 
 
 def _parse_destinations(
-    app: App, merchant_id: str, new_destinations: Sequence[NewDestination]
+    app: _Context, merchant_id: str, new_destinations: Sequence[NewDestination]
 ) -> list[Destination]:
     """Return the checked requests; all faults are reported together."""
     if not new_destinations:
@@ -121,7 +130,9 @@ def _parse_destinations(
     return places
 
 
-def _parse_destination(app: App, merchant_id: str, asset: str, account: AccountId) -> Destination:
+def _parse_destination(
+    app: StorageContext, merchant_id: str, asset: str, account: AccountId
+) -> Destination:
     return Destination(
         generate_short_id("crypto_", app.randbytes), merchant_id, asset, str(account)
     )

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from florin_server.accounts.store import keys, merchants
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import SCOPES, ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key, hash_key
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
+
+
+class _Context(EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 # all scopes of a kind; a wallet's confirm and cancel need "create"
 _ALLOWED_SCOPES = {ApiKeyKind.PARTNER: SCOPES, ApiKeyKind.WALLET: frozenset({"read", "create"})}
 
 
 async def create(
-    app: App,
+    app: _Context,
     pepper: bytes,
     *,
     kind: ApiKeyKind,
@@ -40,7 +48,7 @@ async def create(
 
 
 def generate(
-    app: App,
+    app: StorageContext,
     pepper: bytes,
     *,
     kind: ApiKeyKind,
@@ -72,12 +80,12 @@ def _check_scopes(kind: ApiKeyKind, scopes: frozenset[str]) -> None:
         raise validation_error("scopes", f"a {kind} key cannot have {', '.join(sorted(extra))}")
 
 
-async def list_keys(app: App, partner_id: str | None) -> list[ApiKey]:
+async def list_keys(app: StorageContext, partner_id: str | None) -> list[ApiKey]:
     """Return all keys, or one partner's, newest first."""
     return await app.store.read(keys.list_keys(partner_id))
 
 
-async def update(app: App, key_id: str, name: str | None, scopes: frozenset[str]) -> ApiKey:
+async def update(app: _Context, key_id: str, name: str | None, scopes: frozenset[str]) -> ApiKey:
     """Rename a key, or change its scopes; without scopes they stay.
 
     ApiError for a key that is unknown or revoked, and for scopes that its kind cannot have.
@@ -95,7 +103,7 @@ async def update(app: App, key_id: str, name: str | None, scopes: frozenset[str]
     return key
 
 
-async def revoke(app: App, key_id: str) -> ApiKey:
+async def revoke(app: _Context, key_id: str) -> ApiKey:
     """Revoke a key finally; a second time changes nothing."""
     key = await app.store.write(keys.revoke_key(key_id, app.clock.now_us()))
     if key is None:

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from florin_server.accounts.service.contact import check
 from florin_server.accounts.store import destinations, merchants
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import BankAccount, Merchant
 
 
+class _Context(EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
+
 async def add(
-    app: App,
+    app: _Context,
     *,
     partner_id: str,
     merchant_id: str,
@@ -38,7 +45,7 @@ async def add(
     return merchant
 
 
-async def set_status(app: App, merchant_id: str, status: str) -> Merchant:
+async def set_status(app: _Context, merchant_id: str, status: str) -> Merchant:
     """Change whether a merchant may take payments; merchant_not_found."""
     merchant = await app.store.write(merchants.set_status(merchant_id, status))
     if merchant is None:
@@ -48,7 +55,7 @@ async def set_status(app: App, merchant_id: str, status: str) -> Merchant:
 
 
 async def add_bank_account(
-    app: App, merchant_id: str, *, status: str, bank_type: str
+    app: _Context, merchant_id: str, *, status: str, bank_type: str
 ) -> BankAccount:
     """Register a bank account; merchant_not_found."""
     account = BankAccount(generate_short_id("fiat_", app.randbytes), merchant_id, status, bank_type)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
+from florin_server.accounts.context import IconRequestContext
 from florin_server.accounts.store import destinations, merchants
 from florin_server.accounts.store.destinations import MerchantDestinations
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
 from florin_server.domain.accounts.caller import Caller
@@ -24,6 +27,12 @@ from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.refusals import merchant_not_found_error
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(EventContext, IconRequestContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 # merchants in one response, if the caller gives no limit
 PAGE_SIZE = 20
@@ -57,7 +66,7 @@ class MerchantListPage:
 
 
 async def create(
-    app: App,
+    app: _Context,
     caller: Caller,
     new_merchant: NewMerchant,
     encode_response: Callable[[Merchant], bytes],
@@ -81,7 +90,7 @@ async def create(
 
 
 async def list_merchants(
-    app: App,
+    app: StorageContext,
     caller: Caller,
     *,
     status: str | None = None,
@@ -106,13 +115,15 @@ async def list_merchants(
     return MerchantListPage(page.merchants, page.total, following)
 
 
-async def get(app: App, caller: Caller, merchant_id: str) -> tuple[Merchant, MerchantDestinations]:
+async def get(
+    app: StorageContext, caller: Caller, merchant_id: str
+) -> tuple[Merchant, MerchantDestinations]:
     """Return a merchant and its destinations, at one moment."""
     return await app.store.read(_get(caller, merchant_id))
 
 
 async def update(
-    app: App,
+    app: _Context,
     caller: Caller,
     merchant_id: str,
     changes: MerchantChanges,
@@ -131,7 +142,7 @@ async def update(
 
 
 async def delete(
-    app: App, caller: Caller, merchant_id: str, encode_response: Callable[[str], bytes]
+    app: _Context, caller: Caller, merchant_id: str, encode_response: Callable[[str], bytes]
 ) -> str | StoredResponse:
     """Hide a merchant and stop new payments; return its id, also if it was deleted before."""
     work = _delete(caller, merchant_id, app.clock.now_us())
@@ -157,7 +168,7 @@ def _get(caller: Caller, merchant_id: str) -> Op[tuple[Merchant, MerchantDestina
     return merchant, (yield from destinations.get_merchant_destinations(merchant_id))
 
 
-def _request_icon(app: App, merchant: Merchant | StoredResponse) -> None:
+def _request_icon(app: IconRequestContext, merchant: Merchant | StoredResponse) -> None:
     """Request a new picture, so that the first buyer sees it."""
     if isinstance(merchant, Merchant) and merchant.icon_url is not None:
         app.icons.request(merchant.icon_url, merchant.partner_id)

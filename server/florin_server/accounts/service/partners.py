@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from florin_server.accounts.service.contact import check
 from florin_server.accounts.store import merchants
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
 
 
-async def create(app: App, name: str) -> Partner:
+class _Context(EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
+
+async def create(app: _Context, name: str) -> Partner:
     """Create a partner that may call at once; params_validation."""
     check(name)
     partner = Partner(
@@ -26,12 +33,12 @@ async def create(app: App, name: str) -> Partner:
     return partner
 
 
-async def list_partners(app: App) -> list[Partner]:
+async def list_partners(app: StorageContext) -> list[Partner]:
     """Return all partners, newest first."""
     return await app.store.scan(merchants.list_partners())
 
 
-async def get(app: App, partner_id: str) -> Partner:
+async def get(app: StorageContext, partner_id: str) -> Partner:
     """Return one partner; partner_not_found."""
     partner = await app.store.read(merchants.find_partner(partner_id))
     if partner is None:
@@ -39,7 +46,7 @@ async def get(app: App, partner_id: str) -> Partner:
     return partner
 
 
-async def set_status(app: App, partner_id: str, status: str) -> Partner:
+async def set_status(app: _Context, partner_id: str, status: str) -> Partner:
     """Suspend a partner or reactivate it; partner_not_found."""
     partner = await app.store.write(merchants.set_partner_status(partner_id, status))
     if partner is None:

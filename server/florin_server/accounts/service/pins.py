@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from florin_server.accounts.store import keys, pins
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.versions import downgrade_error, list_versions_up_to
 
 
-async def move(app: App, version: str, *, partner_id: str, app_id: str, key_id: str) -> str:
+class _Context(EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
+
+async def move(app: _Context, version: str, *, partner_id: str, app_id: str, key_id: str) -> str:
     """Move the pin of the one account whose id is not empty, also to a preview; return the pin.
 
     A pin never moves back: api_version_downgrade. Moving it to its present version changes nothing.
@@ -35,7 +42,7 @@ async def move(app: App, version: str, *, partner_id: str, app_id: str, key_id: 
     return pin
 
 
-async def _refuse_partner_key(app: App, key_id: str) -> None:
+async def _refuse_partner_key(app: StorageContext, key_id: str) -> None:
     key = await app.store.read(keys.find_key(key_id))
     if key is not None and key.kind is ApiKeyKind.PARTNER:
         raise validation_error("keyId", "is a partner key: set the version of its partner instead")

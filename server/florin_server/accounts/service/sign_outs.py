@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Operation, StoreUnavailable, T
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.refusals import bad_gateway_error
@@ -22,7 +22,7 @@ _TICKETS: Final = "console ticket"
 _DIGEST_BYTES: Final = 16
 
 
-async def end_session(app: App, session_id: str, life_s: int) -> None:
+async def end_session(app: StorageContext, session_id: str, life_s: int) -> None:
     """End a session that lives for so long at most; ApiError(dependency) without a store."""
     # a session can be ended twice: both write the same
     claim = idempotency.IdempotencyClaim(
@@ -31,13 +31,13 @@ async def end_session(app: App, session_id: str, life_s: int) -> None:
     await _run(app, idempotency.bind(claim), is_write=True)
 
 
-async def has_ended(app: App, session_id: str) -> bool:
+async def has_ended(app: StorageContext, session_id: str) -> bool:
     """Return True if any process ended the session; ApiError(dependency) without a store."""
     op = idempotency.find_fingerprint(_SCOPE, session_id, app.clock.now_us())
     return await _run(app, op) is not None
 
 
-async def use_ticket(app: App, session_id: str, life_s: int) -> bool:
+async def use_ticket(app: StorageContext, session_id: str, life_s: int) -> bool:
     """Use the only ticket of a new session, which is valid for a limited time.
 
     False if any process used it before; ApiError(dependency) without a store.
@@ -54,7 +54,7 @@ async def use_ticket(app: App, session_id: str, life_s: int) -> bool:
     return True
 
 
-async def _run(app: App, op: Operation[T], *, is_write: bool = False) -> T:
+async def _run(app: StorageContext, op: Operation[T], *, is_write: bool = False) -> T:
     try:
         return await (app.store.write(op) if is_write else app.store.read(op))
     except StoreUnavailable as down:

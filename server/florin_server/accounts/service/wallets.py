@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from florin_server.accounts.service.contact import check
 from florin_server.accounts.store import keys
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import WalletApp
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS, generate_app_id
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
 
 
-async def register(app: App, name: str, icon_url: str | None, *, live: bool) -> WalletApp:
+class _Context(EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
+
+async def register(app: _Context, name: str, icon_url: str | None, *, live: bool) -> WalletApp:
     """Register a wallet; params_validation."""
     check(name, icon_url=icon_url)
     wallet = WalletApp(
@@ -27,7 +34,7 @@ async def register(app: App, name: str, icon_url: str | None, *, live: bool) -> 
     return wallet
 
 
-async def get_checkout_app(app: App, *, live: bool) -> WalletApp:
+async def get_checkout_app(app: _Context, *, live: bool) -> WalletApp:
     """Return the wallet app of the payment page; it is registered at the first request.
 
     It is a normal wallet app: an operator can revoke it, and then it stays revoked.
@@ -48,12 +55,12 @@ async def get_checkout_app(app: App, *, live: bool) -> WalletApp:
     return stored_app or await app.store.read(keys.find_app(own_id)) or wallet
 
 
-async def list_wallets(app: App) -> list[WalletApp]:
+async def list_wallets(app: StorageContext) -> list[WalletApp]:
     """Return all wallets, newest first, including revoked ones."""
     return await app.store.scan(keys.list_apps())
 
 
-async def revoke(app: App, wallet_id: str) -> WalletApp:
+async def revoke(app: _Context, wallet_id: str) -> WalletApp:
     """Revoke a wallet finally; a second time changes nothing. wallet_not_found."""
     wallet = await app.store.write(keys.revoke_app(wallet_id, app.clock.now_us()))
     if wallet is None:

@@ -8,10 +8,10 @@ from florin.v1 import account_pb2, admin_pb2_grpc, payment_pb2
 
 from florin_server.accounts.service import destinations, merchants
 from florin_server.api.accounts import merchant_codec
+from florin_server.api.context import ApiContext
 from florin_server.api.payments.codec import PaymentCodec
 from florin_server.api.server.call import get_caller
 from florin_server.api.server.replay import build_response, make_response_encoder
-from florin_server.app.core import App
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.features.monitoring.service.clock import advance, find_movable_clock
 from florin_server.money.payments.service.simulate import simulate
@@ -28,7 +28,7 @@ _OUTCOMES = {
 class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
     """Calls of a partner's back end about its merchants."""
 
-    def __init__(self, app: App, codec: PaymentCodec) -> None:
+    def __init__(self, app: ApiContext, codec: PaymentCodec) -> None:
         self._app = app
         self._codec = codec
 

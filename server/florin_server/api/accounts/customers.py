@@ -7,9 +7,9 @@ from typing import Any
 from florin.v1 import customer_pb2
 
 from florin_server.accounts.service import customers
+from florin_server.api.context import ApiContext
 from florin_server.api.payments.codec import to_payment_status
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.compliance.buyer_data.store import BuyerDataRecord, DataSource
 from florin_server.domain.payments.payment import Payment
 
@@ -23,7 +23,7 @@ _DATA_SOURCES = {
 class CustomerCalls:
     """Customers: export and erase their data."""
 
-    _app: App
+    _app: ApiContext
 
     async def ExportCustomer(
         self, request: customer_pb2.ExportCustomerRequest, context: Any

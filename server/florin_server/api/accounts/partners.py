@@ -15,13 +15,13 @@ from florin_server.accounts.service import (
 )
 from florin_server.api.accounts import partner_codec as codec
 from florin_server.api.accounts.merchant_codec import to_fiat_settlement
-from florin_server.app.core import App
+from florin_server.api.context import ApiContext
 
 
 class PartnerCalls:
     """Partners, keys, wallets, version pins, and the operator's work on merchants."""
 
-    _app: App
+    _app: ApiContext
     _pepper: bytes
 
     async def CreateApiKey(

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import ledger_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.domain.ledger.accounts import LedgerAccountKind
 from florin_server.money.ledger.service import books
 from florin_server.money.ledger.service.books import ReconciliationLine, ReconciliationStatus
@@ -25,7 +25,7 @@ _KIND = {
 class LedgerCalls:
     """Ledger calls: check, correct, list."""
 
-    _app: App
+    _app: ApiContext
 
     async def CheckLedger(
         self, request: ledger_pb2.CheckLedgerRequest, context: Any

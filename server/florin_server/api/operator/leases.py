@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import lease_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.domain.settlement.lease import Lease
 from florin_server.operations.service import leases
 
@@ -15,7 +15,7 @@ from florin_server.operations.service import leases
 class LeaseCalls:
     """Leases: list, release."""
 
-    _app: App
+    _app: ApiContext
 
     async def ListLeases(
         self, request: lease_pb2.ListLeasesRequest, context: Any

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import quarantine_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.domain.quarantine import QuarantinedItem, QuarantinedItemState
 from florin_server.features.monitoring.service import quarantine as items
 
@@ -20,7 +20,7 @@ _STATE = {
 class QuarantineCalls:
     """Quarantined items: list, retry, resolve."""
 
-    _app: App
+    _app: ApiContext
 
     async def ListQuarantinedItems(
         self, request: quarantine_pb2.ListQuarantinedItemsRequest, context: Any

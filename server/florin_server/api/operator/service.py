@@ -6,6 +6,7 @@ from florin.v1 import operator_pb2_grpc
 
 from florin_server.api.accounts.customers import CustomerCalls
 from florin_server.api.accounts.partners import PartnerCalls
+from florin_server.api.context import ApiContext
 from florin_server.api.ledger.books import LedgerCalls
 from florin_server.api.operator.leases import LeaseCalls
 from florin_server.api.operator.quarantine import QuarantineCalls
@@ -16,7 +17,6 @@ from florin_server.api.payouts.payouts import PayoutCalls
 from florin_server.api.receipts.receipts import ReceiptKeyCalls
 from florin_server.api.screening.lists import ScreeningCalls
 from florin_server.api.webhooks.operator import OperatorWebhookCalls
-from florin_server.app.core import App
 from florin_server.compliance.screening.service.lists import ScreeningImport
 
 
@@ -37,7 +37,7 @@ class OperatorServicer(
 ):
     """All calls of the operator, grouped by noun."""
 
-    def __init__(self, app: App, pepper: bytes) -> None:
+    def __init__(self, app: ApiContext, pepper: bytes) -> None:
         self._app = app
         self._pepper = pepper
         self._import = ScreeningImport()

@@ -7,8 +7,8 @@ from typing import Any
 from florin.v1 import condition_pb2, system_pb2
 
 import florin_server
+from florin_server.api.context import ApiContext
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.domain.conditions import Condition, ConditionState
 from florin_server.domain.health import describe_conditions
 from florin_server.features.monitoring.service import system
@@ -28,7 +28,7 @@ _STATES = {
 class SystemCalls:
     """Executors, and the state of the installation."""
 
-    _app: App
+    _app: ApiContext
 
     async def GetSystemStatus(
         self, request: system_pb2.GetSystemStatusRequest, context: Any

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from typing import Protocol
 
 from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.domain.capture.buyer_data import BUYER_DATA_FIELDS, SCHEMA_JSON
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.payments.payment import (
@@ -27,6 +27,13 @@ from florin_server.domain.payouts.refund_amounts import RefundAmount, get_paymen
 from florin_server.money.payments.service.create import NewPayment
 from florin_server.money.payments.service.trace import PaymentEventRecord
 from florin_server.money.refunds.service import CreatedRefund, RefundRequest
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, SettingsContext, Protocol):
+    """What this module uses of the application."""
+
 
 # the documented intervals: slow while a buyer decides, slower while a chain confirms
 _BUYER_MS, _CHAIN_MS = 1000, 2000
@@ -62,7 +69,7 @@ _COLLECTED_FIELDS = [
 class PaymentCodec:
     """Builds responses; knows the assets, whose names amounts carry."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: _Context) -> None:
         self._app = app
         self._get_display = functools.lru_cache(maxsize=1024)(self._load_display)
 

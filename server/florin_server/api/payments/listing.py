@@ -6,6 +6,7 @@ from typing import Any
 
 from florin.v1 import listing_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.payments.codec import PaymentCodec
 from florin_server.api.payments.listing_codec import (
     PaymentListCodec,
@@ -13,14 +14,13 @@ from florin_server.api.payments.listing_codec import (
     parse_list_query,
 )
 from florin_server.api.server.call import get_caller
-from florin_server.app.core import App
 from florin_server.money.payments.service import lists
 
 
 class PaymentListCalls:
     """Lists of a partner's or a merchant's payments."""
 
-    _app: App
+    _app: ApiContext
     _codec: PaymentCodec
 
     async def ListPayments(

@@ -7,10 +7,10 @@ from typing import Any
 
 from florin.v1 import payment_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.payments.codec import PaymentCodec
 from florin_server.api.server.call import current_call, get_caller
 from florin_server.api.server.replay import build_response, make_response_encoder
-from florin_server.app.core import App
 from florin_server.money.payments.service.cancel import cancel
 from florin_server.money.payments.service.load import get_payment
 from florin_server.money.payments.service.watch import watch
@@ -19,7 +19,7 @@ from florin_server.money.payments.service.watch import watch
 class PaymentCalls:
     """Status, watch and cancel; the caller decides which payments they reach."""
 
-    def __init__(self, app: App, codec: PaymentCodec) -> None:
+    def __init__(self, app: ApiContext, codec: PaymentCodec) -> None:
         self._app = app
         self._codec = codec
 

@@ -8,9 +8,9 @@ import orjson
 from florin.v1 import listing_pb2, trace_pb2
 
 from florin_server.accounts.service import partners
+from florin_server.api.context import ApiContext
 from florin_server.api.payments.codec import PaymentCodec, to_payment_event
 from florin_server.api.payments.listing_codec import PaymentListCodec, parse_list_query
-from florin_server.app.core import App
 from florin_server.domain.accounts.caller import Caller
 from florin_server.money.payments.service import lists
 from florin_server.money.payments.service.trace import PaymentTransaction, get_trace
@@ -19,7 +19,7 @@ from florin_server.money.payments.service.trace import PaymentTransaction, get_t
 class OperatorPaymentCalls:
     """Payments of any partner: list them, and trace one."""
 
-    _app: App
+    _app: ApiContext
 
     async def ListPartnerPayments(
         self, request: listing_pb2.ListPartnerPaymentsRequest, context: Any

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import held_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.domain.errors import validation_error
 from florin_server.domain.payouts.held_money import HeldMoney, HeldMoneyState
 from florin_server.money.payouts.service import held_money
@@ -26,7 +26,7 @@ _STATE_BY_VERDICT: dict[int, HeldMoneyState] = {
 class HeldMoneyCalls:
     """Held payments: list, resolve."""
 
-    _app: App
+    _app: ApiContext
 
     async def ListHeldPayments(
         self, request: held_pb2.ListHeldPaymentsRequest, context: Any

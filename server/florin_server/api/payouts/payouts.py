@@ -7,8 +7,8 @@ from typing import Any
 
 from florin.v1 import payout_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.domain.errors import validation_error
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.money.payments.service.watch import watch_payout
@@ -29,7 +29,7 @@ _PAID_BY_OUTCOME: dict[int, bool] = {
 class PayoutCalls:
     """Payouts: list, watch, create, refuse, resolve."""
 
-    _app: App
+    _app: ApiContext
 
     async def ListPayouts(
         self, request: payout_pb2.ListPayoutsRequest, context: Any

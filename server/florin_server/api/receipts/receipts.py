@@ -6,9 +6,9 @@ from typing import Any
 
 from florin.v1 import receipt_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.server.call import get_caller
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.domain.receipts.keys import ReceiptKey, find_signing_key
 from florin_server.features.receipts.service import keys
 from florin_server.features.receipts.service.receipt import sign_receipt
@@ -18,7 +18,7 @@ from florin_server.money.payments.service.load import get_payment
 class ReceiptCalls:
     """Receipts for merchants."""
 
-    _app: App
+    _app: ApiContext
 
     async def GetReceipt(
         self, request: receipt_pb2.GetReceiptRequest, context: Any
@@ -37,7 +37,7 @@ class ReceiptCalls:
 class ReceiptKeyCalls:
     """The operator's calls about receipt keys."""
 
-    _app: App
+    _app: ApiContext
 
     async def ListReceiptKeys(
         self, request: receipt_pb2.ListReceiptKeysRequest, context: Any

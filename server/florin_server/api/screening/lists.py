@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import screening_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.server.timestamps import to_timestamp
-from florin_server.app.core import App
 from florin_server.compliance.screening.service import lists
 from florin_server.domain.screening.blocklist import ScreeningList
 
@@ -15,7 +15,7 @@ from florin_server.domain.screening.blocklist import ScreeningList
 class ScreeningCalls:
     """Screening lists, and the accounts on them."""
 
-    _app: App
+    _app: ApiContext
     _import: lists.ScreeningImport
 
     async def ImportScreeningList(

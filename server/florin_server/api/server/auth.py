@@ -11,19 +11,26 @@ import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from florin.v1 import access_pb2
 
 from florin_server.accounts.store import keys, merchants
 from florin_server.api.server import metadata
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import ApiKey, CredentialStatus, WalletApp
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.credentials import ApiKeyKind, hash_key, parse_key
 from florin_server.domain.errors import ERROR_SPECS, ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import resolve_version
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(EventContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _T = TypeVar("_T")
 _CACHE_MAX = 10_000
@@ -43,7 +50,7 @@ _CREDENTIAL_HEADERS = {
 class _AccountCache(Generic[_T]):
     """A cache of lookups: entries expire, and account changes invalidate them."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: _Context) -> None:
         self._app = app
         self._entries: dict[str, tuple[int, _T]] = {}
         self._version = app.account_invalidation.version
@@ -85,7 +92,7 @@ class Authenticator:
     """
 
     def __init__(
-        self, app: App, pepper: bytes, operator_token: str, *, accepts_key_ids: bool = False
+        self, app: _Context, pepper: bytes, operator_token: str, *, accepts_key_ids: bool = False
     ) -> None:
         self._app = app
         self._accepts_key_ids = accepts_key_ids

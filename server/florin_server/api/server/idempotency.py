@@ -5,19 +5,26 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Protocol
 
 from florin.v1 import access_pb2
 from google.protobuf.message import Message
 
 from florin_server.api.server.methods import MethodSpec
 from florin_server.api.server.turns import KeyLeases, make_in_flight_error
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller, IdempotencyKey
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.refusals import missing_idempotency_key_error
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store.responses import IdempotencyClaim
+from florin_server.limits.context import LimitContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(LimitContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _KEY_CHARS_MAX = 255
 _KEY_PERMANENT = access_pb2.IDEMPOTENCY_RULE_PERMANENT
@@ -71,7 +78,7 @@ class IdempotencyLocks:
     processes use the store too, a lease in the store excludes them while this process runs.
     """
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: _Context) -> None:
         self._app = app
         self._locks: dict[tuple[str, str], _KeyLock] = {}
         self._leases: KeyLeases | None = None

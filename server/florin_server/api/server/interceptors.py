@@ -17,6 +17,7 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 
+from florin_server.api.context import ApiContext
 from florin_server.api.server import metadata, observed
 from florin_server.api.server.auth import Authenticator
 from florin_server.api.server.call import ActiveCall, current_call
@@ -32,7 +33,6 @@ from florin_server.api.server.methods import MethodSpec, index_methods
 from florin_server.api.server.open_services import PublicServices, is_public
 from florin_server.api.server.open_streams import OpenStream, OpenStreams
 from florin_server.api.server.unreadable import UnreadableRequest, make_lenient_deserializer
-from florin_server.app.core import App
 from florin_server.base import logs
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.addresses import get_peer_network
@@ -64,7 +64,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
 
     def __init__(
         self,
-        app: App,
+        app: ApiContext,
         auth: Authenticator,
         services: Iterable[ServiceDescriptor],
         key_locks: IdempotencyLocks,

@@ -6,8 +6,8 @@ from typing import Any
 
 from florin.v1 import webhook_admin_pb2, webhook_pb2
 
+from florin_server.api.context import ApiContext
 from florin_server.api.webhooks import codec
-from florin_server.app.core import App
 from florin_server.domain.webhooks.endpoint import EndpointState
 from florin_server.features.webhooks.service import endpoints, replays
 from florin_server.features.webhooks.service.endpoints import PAGE_SIZE
@@ -16,7 +16,7 @@ from florin_server.features.webhooks.service.endpoints import PAGE_SIZE
 class OperatorWebhookCalls:
     """Endpoints of all partners."""
 
-    _app: App
+    _app: ApiContext
 
     async def CreateWebhookEndpoint(
         self, request: webhook_admin_pb2.CreatePartnerEndpointRequest, context: Any

@@ -6,9 +6,9 @@ from typing import Any
 
 from florin.v1 import webhook_pb2, webhook_service_pb2_grpc
 
+from florin_server.api.context import ApiContext
 from florin_server.api.server.call import get_caller
 from florin_server.api.webhooks import codec
-from florin_server.app.core import App
 from florin_server.features.webhooks.service import endpoints, replays, take
 from florin_server.features.webhooks.service.endpoints import PAGE_SIZE, EndpointActor
 
@@ -22,7 +22,7 @@ def _get_actor() -> EndpointActor:
 class WebhookServicer(webhook_service_pb2_grpc.WebhookServiceServicer):
     """Calls of a partner's back end about its endpoints."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: ApiContext) -> None:
         self._app = app
 
     async def CreateWebhookEndpoint(

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
-from florin_server.app.core import App
 from florin_server.app.hints.paced import Debouncer
 from florin_server.app.hints.remembered import CacheRefresher
 from florin_server.app.hints.tell import get_backoff_s
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.notices import NotificationChannel
 from florin_server.db.engine.query import StoreError
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+
+
+class _Context(ChainContext, EventContext, StorageContext, WorkerContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +35,7 @@ class BusListener:
     """Handling of the hints of other processes."""
 
     def __init__(
-        self, app: App, notices: NotificationChannel, cache_refresher: CacheRefresher
+        self, app: _Context, notices: NotificationChannel, cache_refresher: CacheRefresher
     ) -> None:
         self._app = app
         self._notices = notices

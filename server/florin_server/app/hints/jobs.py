@@ -4,14 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Protocol
 
-from florin_server.app.core import App
 from florin_server.app.hints.hear import BusListener
 from florin_server.app.hints.remembered import CacheRefresher
 from florin_server.app.hints.tell import publish
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
+from florin_server.operations.context import QuarantineContext, WorkerContext
+from florin_server.rails.context import ChainContext
 
 
-def get_jobs(app: App) -> dict[str, Callable[[], Awaitable[None]]]:
+class _Context(
+    ChainContext,
+    EventContext,
+    MeterContext,
+    QuarantineContext,
+    ScreeningContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
+
+def get_jobs(app: _Context) -> dict[str, Callable[[], Awaitable[None]]]:
     """Return the jobs by name; none where no other process can have the store."""
     if app.store.is_exclusive:
         return {}

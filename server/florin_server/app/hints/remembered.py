@@ -7,12 +7,23 @@ at once on a hint; only a counter that moved makes anything be read again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Protocol
 
-from florin_server.app.core import App
 from florin_server.app.hints.paced import Debouncer
+from florin_server.base.context import EventContext
+from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db import generations
+from florin_server.db.context import StorageContext
 from florin_server.db.generations import CacheKind
+from florin_server.operations.context import QuarantineContext, WorkerContext
 from florin_server.operations.store import executors
+
+
+class _Context(
+    EventContext, QuarantineContext, ScreeningContext, StorageContext, WorkerContext, Protocol
+):
+    """What this module uses of the application."""
+
 
 _POLL_S = 0.5
 # hints can arrive faster than this
@@ -22,7 +33,7 @@ _PAUSE_S = 0.05
 class CacheRefresher:
     """The caches of one process: accounts, screening lists, and which senders are paused."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: _Context) -> None:
         self._app = app
         # nothing: what was read at the start can have changed since
         self._versions: Mapping[str, int] | None = None

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.notices import NotificationChannel
 from florin_server.db.engine.query import StoreError
+
+
+class _Context(EventContext, MeterContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
 _BACK_OFF_S, _BACK_OFF_MAX_S, _DOUBLINGS_MAX = 0.1, 5.0, 6
 
 
-async def publish(app: Core, notices: NotificationChannel) -> None:
+async def publish(app: _Context, notices: NotificationChannel) -> None:
     """Run until canceled: one message at a time, with all changes since the last one."""
     failures = 0
     while True:

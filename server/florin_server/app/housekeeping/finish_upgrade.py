@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
-from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.money.outbox.store import older_releases
+
+
+class _Context(EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -15,7 +22,7 @@ _LOOK_S = 1.0
 _IDLE_S = 60.0
 
 
-async def finish_upgrade(app: Core) -> None:
+async def finish_upgrade(app: _Context) -> None:
     """Work until canceled: fill in what older processes left out, when none is alive."""
     is_reported = False
     while True:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from florin_server.app.core import Core
+from typing import Protocol
+
 from florin_server.base.clock import sleep_remaining
+from florin_server.db.context import StorageContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
 
 
-async def follow_prices(app: Core) -> None:
+class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
+
+async def follow_prices(app: _Context) -> None:
     """Fetch prices at once, and then after every pause."""
     while True:
         now_us = app.clock.now_us()

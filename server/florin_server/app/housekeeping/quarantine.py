@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from florin_server.app.core import Core
+from typing import Protocol
+
 from florin_server.base.clock import sleep_remaining
+from florin_server.db.context import StorageContext
+from florin_server.operations.context import QuarantineContext
+
+
+class _Context(QuarantineContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _FLUSH_S = 5.0
 _DELETE_INTERVAL_US = 3_600_000_000
 
 
-async def maintain_quarantine(app: Core) -> None:
+async def maintain_quarantine(app: _Context) -> None:
     """Run until canceled."""
     forget_at_us = 0
     while True:

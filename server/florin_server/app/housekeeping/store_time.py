@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 
-from florin_server.app.core import Core
 from florin_server.base.clock import Clock, SystemClock
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.store import Store
 from florin_server.domain.errors import ApiError
@@ -23,7 +23,7 @@ _ATTEMPTS = 3
 _STEP_US = 20_000
 
 
-async def follow_store_time(core: Core) -> None:
+async def follow_store_time(core: StorageContext) -> None:
     """Work until canceled: compare the clock with the database's every half minute."""
     while True:
         await core.clock.sleep(_INTERVAL_S)

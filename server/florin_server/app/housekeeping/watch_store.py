@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, Protocol
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.errors import ApiError
+from florin_server.operations.context import OperationsContext
+
+
+class _Context(OperationsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 2.0
 
 
-async def watch_store(core: Core) -> None:
+async def watch_store(core: _Context) -> None:
     """Work until canceled: probe the store every two seconds, and note whether it answers."""
     while True:
         await probe_store(core)
         await core.clock.sleep(_INTERVAL_S)
 
 
-async def probe_store(core: Core) -> None:
+async def probe_store(core: _Context) -> None:
     """Probe the store once, and record and log whether it answers."""
     why = ""
     try:

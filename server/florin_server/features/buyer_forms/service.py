@@ -12,12 +12,12 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 import orjson
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import (
     DataSupplier,
@@ -26,9 +26,27 @@ from florin_server.compliance.buyer_data.service.collected import (
     encrypt_data,
 )
 from florin_server.compliance.buyer_data.store import DataSource, format_source
+from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
+from florin_server.limits.context import LimitContext
 from florin_server.money.payments.service.load import expire_if_due, get_merchant
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _CODE_BYTES = 32
 # enough that no two accounts of a payment have the same, and a hundred fit into a URL
@@ -58,7 +76,7 @@ class _FormTicket(NamedTuple):
 
 
 def get_form_url(
-    app: App, payment: Payment, supplier: DataSupplier, accounts: Mapping[str, str]
+    app: _Context, payment: Payment, supplier: DataSupplier, accounts: Mapping[str, str]
 ) -> str:
     """Return the URL of a form for some accounts, given as {canonical: as written}.
 
@@ -73,7 +91,7 @@ def get_form_url(
     return f"{app.links.base_url}/collect/?pid={payment.id}&accounts={listed}&t={token}"
 
 
-async def get_form(app: App, payment_id: str | None, token: str) -> BuyerForm:
+async def get_form(app: _Context, payment_id: str | None, token: str) -> BuyerForm:
     """Return the form of a token; ApiError(unauthorized), or payment_expired after its end.
 
     `payment_id` is the id in the link beside the token.
@@ -91,7 +109,7 @@ async def get_form(app: App, payment_id: str | None, token: str) -> BuyerForm:
     return BuyerForm(payment, await get_merchant(app, payment), done)
 
 
-async def submit(app: App, token: str, value: object, *, peer: str = "") -> None:
+async def submit(app: _Context, token: str, value: object, *, peer: str = "") -> None:
     """Store the data of a form for the accounts of its token; equal data again changes nothing.
 
     `peer` is the sender, in gRPC's form. ApiError: unauthorized, payment_expired, rate_limited,
@@ -120,7 +138,7 @@ async def submit(app: App, token: str, value: object, *, peer: str = "") -> None
         raise _unauthorized_error()
 
 
-async def _get_payment(app: App, ticket: _FormTicket) -> tuple[Payment, set[str]]:
+async def _get_payment(app: _Context, ticket: _FormTicket) -> tuple[Payment, set[str]]:
     """Return the payment, and those of the ticket's accounts that it is offered to.
 
     After an erasure, options must be requested again before a form works.
@@ -137,7 +155,7 @@ async def _get_payment(app: App, ticket: _FormTicket) -> tuple[Payment, set[str]
     return await expire_if_due(app, payment), accounts
 
 
-def _parse_token(app: App, token: str) -> _FormTicket:
+def _parse_token(app: StorageContext, token: str) -> _FormTicket:
     """Return the content of a token; ApiError(unauthorized) if Florin did not make it."""
     try:
         decoded = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)

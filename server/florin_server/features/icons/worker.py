@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from typing import Protocol
 
-from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining
 from florin_server.base.outbound.outbound import SafeHttpClient
 from florin_server.base.outbound.pictures import PictureUnavailable, fetch_picture
 from florin_server.base.outbound.reach import AddressPolicy
+from florin_server.db.context import StorageContext
 from florin_server.features.icons import store as icons
+from florin_server.features.icons.context import IconContext
 from florin_server.features.icons.service import is_due
 from florin_server.features.icons.store import Icon, IconStatus
 from florin_server.operations.service.quarantine import is_unexpected
+
+
+class _Context(IconContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +31,7 @@ _DIGEST_CHARS = 32
 _UNKNOWN_FAULT = "it could not be fetched"
 
 
-async def fetch_icons(app: Core, outbound: SafeHttpClient | None = None) -> None:
+async def fetch_icons(app: _Context, outbound: SafeHttpClient | None = None) -> None:
     """Run until canceled."""
     asking = outbound or SafeHttpClient(AddressPolicy())
     try:
@@ -42,7 +49,7 @@ async def fetch_icons(app: Core, outbound: SafeHttpClient | None = None) -> None
         await asking.close()
 
 
-async def delete_old_icons(app: Core) -> None:
+async def delete_old_icons(app: StorageContext) -> None:
     """Delete pictures without a use for a month, in small batches until canceled."""
     while True:
         now_us = app.clock.now_us()
@@ -50,7 +57,7 @@ async def delete_old_icons(app: Core) -> None:
             await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)
 
 
-async def _fetch(app: Core, outbound: SafeHttpClient, url: str) -> None:
+async def _fetch(app: _Context, outbound: SafeHttpClient, url: str) -> None:
     status = await app.store.read(icons.find_status(url))
     # another process may have fetched it meanwhile
     if status is None or is_due(status, app.clock.now_us()):
@@ -59,7 +66,7 @@ async def _fetch(app: Core, outbound: SafeHttpClient, url: str) -> None:
 
 
 async def _request_icon(
-    app: Core, outbound: SafeHttpClient, url: str, previous: IconStatus | None
+    app: StorageContext, outbound: SafeHttpClient, url: str, previous: IconStatus | None
 ) -> IconStatus:
     now_us = app.clock.now_us()
     fault: str | None = None

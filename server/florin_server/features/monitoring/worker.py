@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
-from florin_server.app.core import App
 from florin_server.base.clock import sleep_remaining
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import ConditionState
 from florin_server.domain.errors import ApiError
 from florin_server.features.monitoring.service import conditions
 from florin_server.features.monitoring.service.conditions import ProcessReport
 from florin_server.features.monitoring.service.health import ProbeScope
+from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.operations.store import conditions as stored
 from florin_server.operations.store.conditions import ConditionKey
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    OperationsContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +54,7 @@ class _WrittenReport(NamedTuple):
 class ConditionReportWorker:
     """Writes what changed: of the leases that this process holds, and of itself."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: _Context) -> None:
         self._app = app
         self._written_reports: dict[str, _WrittenReport] = {}
         self._report_count = 0

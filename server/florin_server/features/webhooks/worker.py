@@ -13,16 +13,18 @@ import logging
 import time
 from collections import Counter
 from contextlib import suppress
+from typing import Protocol
 from urllib.parse import urlsplit
 
-from florin_server.app.core import Core
 from florin_server.base.clock import SystemClock, sleep_remaining, wait_for_first
+from florin_server.base.context import EventContext, MeterContext
 from florin_server.base.outbound.outbound import (
     AddressBusy,
     HttpResponse,
     RequestFailed,
     SafeHttpClient,
 )
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.sealed import DecryptionError
@@ -36,7 +38,16 @@ from florin_server.features.webhooks.service.message import (
 )
 from florin_server.features.webhooks.store import deliveries
 from florin_server.features.webhooks.store.deliveries import DeliveryPolicy, WebhookDeliveryClaim
+from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    EventContext, MeterContext, QuarantineContext, SettingsContext, StorageContext, Protocol
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -67,7 +78,7 @@ class WebhookDeliverer:
     share one, because a machine's clock can be wrong; never a time that tests advanced.
     """
 
-    def __init__(self, core: Core, outbound: SafeHttpClient) -> None:
+    def __init__(self, core: _Context, outbound: SafeHttpClient) -> None:
         self._core = core
         self._outbound = outbound
         self._settings = core.settings.webhooks

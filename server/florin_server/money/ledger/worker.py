@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Protocol
 
-from florin_server.app.core import App
 from florin_server.base.clock import sleep_remaining
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ApiError
 from florin_server.money.ledger.service import books
+from florin_server.operations.context import QuarantineContext, WorkerContext
 from florin_server.rails.chain_state import WalletBalance
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext, QuarantineContext, SettingsContext, StorageContext, WorkerContext, Protocol
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +36,7 @@ _RECHECK_S, _RECHECK_MAX_S = 5.0, 60.0
 class BookKeeper:
     """Maintains the ledger of one chain; nothing is sent there before it is open."""
 
-    def __init__(self, app: App, rail: Rail) -> None:
+    def __init__(self, app: _Context, rail: Rail) -> None:
         self._app = app
         self._rail = rail
         self._state = app.chains[rail.chain_id]

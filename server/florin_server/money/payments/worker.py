@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
-from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining
+from florin_server.base.context import EventContext
 from florin_server.compliance.buyer_data import store as collected_data
+from florin_server.db.context import StorageContext
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.money.payments.store import payments
 from florin_server.money.settlement.store import gas
+from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
+
+
+class _Context(EventContext, QuarantineContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +33,7 @@ _DELETE_INTERVAL_S = 3600.0
 _GAS_RETENTION_S = 86_400
 
 
-async def expire_payments(app: Core) -> None:
+async def expire_payments(app: _Context) -> None:
     """Expire payments until canceled.
 
     One read finds all that are due, without a timer per payment.
@@ -42,7 +50,7 @@ async def expire_payments(app: Core) -> None:
         await sleep_remaining(app.clock, max(wait_s, 0.001), now_us)
 
 
-async def _expire_due(app: Core, now_us: int) -> bool:
+async def _expire_due(app: _Context, now_us: int) -> bool:
     """Expire a batch; if that fails unexpectedly, each payment alone. False if none was left."""
     try:
         expired = await app.store.write(payments.expire_due(now_us, _BATCH_SIZE))
@@ -59,7 +67,7 @@ async def _expire_due(app: Core, now_us: int) -> bool:
     return bool(expired)
 
 
-async def _expire_each(app: Core, now_us: int) -> bool:
+async def _expire_each(app: _Context, now_us: int) -> bool:
     due = await app.store.read(payments.list_due(now_us, _BATCH_SIZE))
     for payment_id in app.quarantine.filter_active(QuarantinedItemKind.EXPIRY, "", due, str):
         async with app.quarantine.isolate(QuarantinedItemKind.EXPIRY, "", payment_id, "expire"):
@@ -68,7 +76,7 @@ async def _expire_each(app: Core, now_us: int) -> bool:
     return bool(app.quarantine.filter_active(QuarantinedItemKind.EXPIRY, "", due, str))
 
 
-async def delete_lapsed_keys(app: Core) -> None:
+async def delete_lapsed_keys(app: StorageContext) -> None:
     """Delete lapsed idempotency keys in small batches until canceled."""
     while True:
         now_us = app.clock.now_us()
@@ -76,7 +84,7 @@ async def delete_lapsed_keys(app: Core) -> None:
             await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)
 
 
-async def delete_due_data(app: Core) -> None:
+async def delete_due_data(app: StorageContext) -> None:
     """Delete data about buyers that is due in small batches until canceled."""
     while True:
         now_us = app.clock.now_us()
@@ -84,7 +92,7 @@ async def delete_due_data(app: Core) -> None:
             await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)
 
 
-async def delete_old_gas(app: Core) -> None:
+async def delete_old_gas(app: StorageContext) -> None:
     """Delete what transactions lost long ago, in small batches until canceled."""
     while True:
         now_us = app.clock.now_us()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.caip import parse_asset
@@ -32,6 +34,12 @@ from florin_server.money.payments.service.load import is_visible
 from florin_server.money.payments.store import payments, simulation
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import store as refunds
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(EventContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _ASSET_PREFIX = "caip19/"
 
@@ -54,7 +62,7 @@ class CreatedRefund:
 
 
 async def request_refund(
-    app: App,
+    app: _Context,
     caller: Caller,
     request: RefundRequest,
     encode_response: Callable[[CreatedRefund], bytes],
@@ -74,7 +82,7 @@ async def request_refund(
     return outcome
 
 
-async def list_refunds(app: App, payment: Payment) -> Sequence[Refund]:
+async def list_refunds(app: StorageContext, payment: Payment) -> Sequence[Refund]:
     """Return the refunds of a payment, the oldest first."""
     if payment.status is not PaymentStatus.SUCCEEDED:
         return ()
@@ -82,7 +90,7 @@ async def list_refunds(app: App, payment: Payment) -> Sequence[Refund]:
 
 
 @operation
-def _request(app: App, caller: Caller, request: RefundRequest) -> Op[CreatedRefund]:
+def _request(app: _Context, caller: Caller, request: RefundRequest) -> Op[CreatedRefund]:
     payment = yield from payments.find(request.payment_id)
     if payment is None or not is_visible(caller, payment):
         raise refund_payment_not_found_error(wcp_profile=caller.wcp_profile)
@@ -122,7 +130,9 @@ def _request(app: App, caller: Caller, request: RefundRequest) -> Op[CreatedRefu
     return CreatedRefund(refund, payment.unit)
 
 
-def _check_count(app: App, totals: RefundTotals, earlier_refunds: Sequence[Refund]) -> None:
+def _check_count(
+    app: SettingsContext, totals: RefundTotals, earlier_refunds: Sequence[Refund]
+) -> None:
     """Refuse one refund too many: each costs gas. Failed ones were refused by the operator."""
     most = app.settings.refunds_max
     if sum(refund.status is not RefundStatus.FAILED for refund in earlier_refunds) >= most:

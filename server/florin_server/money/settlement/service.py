@@ -23,15 +23,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import MeterContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import PayerKind
+from florin_server.money.context import UsageContext
 from florin_server.money.settlement.store import gas
 from florin_server.money.settlement.store.gas import GasUsage
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, MeterContext, SettingsContext, StorageContext, UsageContext, Protocol):
+    """What this module uses of the application."""
+
 
 HOUR_US: Final = 3_600_000_000
 
@@ -51,7 +60,7 @@ class HourlyGasBudgets:
     covers_keys: bool
 
 
-def get_budgets(app: Core, chain_id: str) -> HourlyGasBudgets:
+def get_budgets(app: _Context, chain_id: str) -> HourlyGasBudgets:
     """Return the budgets of a chain."""
     if app.rails[chain_id].gas is None:
         fees = app.settings.failed_fees
@@ -79,7 +88,7 @@ def get_budget_owner(caller: Caller) -> str:
     return caller.app.app_id if caller.app else caller.credential
 
 
-async def get_usage(app: Core, chain_id: str) -> GasUsage:
+async def get_usage(app: _Context, chain_id: str) -> GasUsage:
     """Return what a chain spent in this hour.
 
     Writes of other processes can be missing for a moment.
@@ -94,7 +103,7 @@ async def get_usage(app: Core, chain_id: str) -> GasUsage:
 
 
 async def list_manual_payers(
-    app: Core, caller: Caller, chain_id: str, payers: Sequence[str]
+    app: _Context, caller: Caller, chain_id: str, payers: Sequence[str]
 ) -> Sequence[str]:
     """Return the payers (CAIP-10) whose signatures are refused now if they have code."""
     used = await get_usage(app, chain_id)
@@ -103,7 +112,7 @@ async def list_manual_payers(
     return [payer for payer in payers if payer in used.payers]
 
 
-async def check(app: Core, caller: Caller, option: PaymentOption, kind: PayerKind) -> None:
+async def check(app: _Context, caller: Caller, option: PaymentOption, kind: PayerKind) -> None:
     """Refuse a payment that would not be sent now; nothing of it is bound."""
     used = await get_usage(app, option.chain_id)
     own, budgets = get_budget_owner(caller), get_budgets(app, option.chain_id)
@@ -171,7 +180,7 @@ class ExhaustedGasBudget:
     reason: str
 
 
-def list_exhausted(app: Core, chain_id: str, gas_usage: GasUsage) -> list[ExhaustedGasBudget]:
+def list_exhausted(app: _Context, chain_id: str, gas_usage: GasUsage) -> list[ExhaustedGasBudget]:
     """Return the budgets of a chain that are used up in this hour."""
     most, end = get_budgets(app, chain_id), format_next_hour(app.clock.now_us())
     lost = "failed fees" if most.covers_keys else "failed gas"
@@ -208,7 +217,7 @@ def _list_apps_above(by_app: Mapping[str, int], limit: int) -> tuple[str, ...]:
     return tuple(sorted(own or "nobody" for own, spent in by_app.items() if spent >= limit))
 
 
-def _refusal_error(app: Core, reason: str, message: str) -> ApiError:
+def _refusal_error(app: _Context, reason: str, message: str) -> ApiError:
     app.meters.create_refusal_counter(reason)()
     now_us = app.clock.now_us()
     wait_s = -(-(get_hour_start(now_us) + HOUR_US - now_us) // 1_000_000)

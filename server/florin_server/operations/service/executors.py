@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.operations.context import WorkerContext
 from florin_server.operations.roles import KeySender
 from florin_server.operations.store import executors
+
+
+class _Context(EventContext, StorageContext, WorkerContext, Protocol):
+    """What this module uses of the application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +27,7 @@ class ExecutorStatus:
     open_transactions: int
 
 
-async def list_executors(app: App) -> list[ExecutorStatus]:
+async def list_executors(app: _Context) -> list[ExecutorStatus]:
     """Return every executor, by id; the process that sends with it reports its transactions."""
     pauses = await app.store.read(executors.list_pauses())
     open_ones = await app.store.read(executors.count_open_transactions())
@@ -30,7 +37,7 @@ async def list_executors(app: App) -> list[ExecutorStatus]:
     ]
 
 
-async def pause(app: App, text: str) -> ExecutorStatus:
+async def pause(app: _Context, text: str) -> ExecutorStatus:
     """Pause an executor until it is resumed; a second time changes nothing."""
     executor_id, sender = _parse_executor(app, text)
     await app.store.write(executors.pause(executor_id, app.clock.now_us()))
@@ -39,7 +46,7 @@ async def pause(app: App, text: str) -> ExecutorStatus:
     return await _get_executor(app, executor_id)
 
 
-async def resume(app: App, text: str) -> ExecutorStatus:
+async def resume(app: _Context, text: str) -> ExecutorStatus:
     """Resume an executor; a second time changes nothing."""
     executor_id, sender = _parse_executor(app, text)
     await app.store.write(executors.resume(executor_id))
@@ -48,11 +55,11 @@ async def resume(app: App, text: str) -> ExecutorStatus:
     return await _get_executor(app, executor_id)
 
 
-async def _get_executor(app: App, executor_id: str) -> ExecutorStatus:
+async def _get_executor(app: _Context, executor_id: str) -> ExecutorStatus:
     return next(executor for executor in await list_executors(app) if executor.id == executor_id)
 
 
-def _parse_executor(app: App, text: str) -> tuple[str, KeySender]:
+def _parse_executor(app: WorkerContext, text: str) -> tuple[str, KeySender]:
     try:
         account = canonicalize_account(text, checksum=False)
     except ValueError:

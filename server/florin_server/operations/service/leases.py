@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.settlement.lease import Lease
@@ -24,7 +24,7 @@ class LeaseList:
     held_names: frozenset[str]
 
 
-async def list_leases(app: App) -> LeaseList:
+async def list_leases(app: StorageContext) -> LeaseList:
     """Return all leases: one for each signing key on each chain."""
     now_us = app.clock.now_us()
     found_leases = await app.store.read(leases.list_leases())
@@ -32,7 +32,7 @@ async def list_leases(app: App) -> LeaseList:
     return LeaseList(now_us, found_leases, held)
 
 
-async def release(app: App, name: str, holder: str) -> Lease:
+async def release(app: StorageContext, name: str, holder: str) -> Lease:
     """Take a lease from its holder, so that any process can acquire it at once.
 
     Its epoch rises: the holder can store nothing under it from then on, and learns that when it

@@ -9,22 +9,42 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Protocol
 
 from florin_gateway import jsonscan
 from florin_gateway.errors import RefusedError
 from florin_gateway.parameters import parse_query
 from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.capture.buyer_data import BuyerDataFault, parse_prefill
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.features.buyer_forms import service as forms
+from florin_server.features.icons.context import IconContext
+from florin_server.limits.context import LimitContext
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
 from florin_server.web.capture import page
 from florin_server.web.language import LANGUAGES, negotiate_language
 from florin_server.web.origin import is_same_site_form
 from florin_server.web.refusal import to_refused_error
 from florin_server.web.theme import VARIABLES_CHARS_MAX
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    IconContext,
+    LimitContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 PATH = "/collect"
 # hundreds of times the size of a name and two places; the limit of wallets' gateway calls
@@ -48,7 +68,7 @@ class _FormSubmission:
     is_language_change: bool = False
 
 
-def build_routes(app: App) -> Mapping[str, PlainHandler]:
+def build_routes(app: _Context) -> Mapping[str, PlainHandler]:
     """Return the handlers by method."""
 
     async def show(request: PlainRequest) -> PlainResponse:
@@ -93,7 +113,7 @@ def build_routes(app: App) -> Mapping[str, PlainHandler]:
 
 
 def _parse_appearance(
-    app: App, request: PlainRequest, parameters: Mapping[str, str]
+    app: SettingsContext, request: PlainRequest, parameters: Mapping[str, str]
 ) -> page.PageAppearance:
     language = parameters.get("lang", "")
     return page.PageAppearance(
@@ -104,7 +124,7 @@ def _parse_appearance(
     )
 
 
-async def _render_filled_form(app: App, submission: _FormSubmission) -> PlainResponse:
+async def _render_filled_form(app: _Context, submission: _FormSubmission) -> PlainResponse:
     """Return the form with the entries so far."""
     form = await forms.get_form(app, None, submission.token)
     if form.is_submitted:
@@ -115,7 +135,7 @@ async def _render_filled_form(app: App, submission: _FormSubmission) -> PlainRes
 
 
 async def _render_faults(
-    app: App, request: PlainRequest, submission: _FormSubmission, error: ApiError
+    app: _Context, request: PlainRequest, submission: _FormSubmission, error: ApiError
 ) -> PlainResponse:
     """Return the form with its errors, or the page of an unusable form."""
     if error.code is not ErrorCode.PARAMS_VALIDATION:
@@ -142,7 +162,7 @@ def _list_faults(error: ApiError) -> Mapping[str, str]:
 
 
 async def _build_view(
-    app: App,
+    app: _Context,
     form: forms.BuyerForm,
     token: str,
     values: Any,
@@ -167,7 +187,7 @@ async def _build_view(
 
 
 def _render_closed(
-    app: App, request: PlainRequest, error: ApiError, appearance: page.PageAppearance
+    app: LimitContext, request: PlainRequest, error: ApiError, appearance: page.PageAppearance
 ) -> PlainResponse:
     _count_failed_attempt(app, request, error)
     if error.code is ErrorCode.RATE_LIMITED:
@@ -175,7 +195,7 @@ def _render_closed(
     return page.render_failure(error.code, error.message, appearance, error.http_status)
 
 
-def _count_failed_attempt(app: App, request: PlainRequest, error: ApiError) -> None:
+def _count_failed_attempt(app: LimitContext, request: PlainRequest, error: ApiError) -> None:
     """Count a wrong token as a failed authentication."""
     if error.code is ErrorCode.UNAUTHORIZED:
         try:
@@ -184,7 +204,7 @@ def _count_failed_attempt(app: App, request: PlainRequest, error: ApiError) -> N
             raise to_refused_error(over) from over
 
 
-def _check_origin(app: App, request: PlainRequest) -> None:
+def _check_origin(app: SettingsContext, request: PlainRequest) -> None:
     """Refuse a form of another site; ApiError(unauthorized).
 
     Wallets' own programs name no site; the token of the form authenticates them.
@@ -193,7 +213,7 @@ def _check_origin(app: App, request: PlainRequest) -> None:
         raise ApiError(ErrorCode.UNAUTHORIZED, "Another site sent this form")
 
 
-def _parse_submission(app: App, request: PlainRequest) -> _FormSubmission:
+def _parse_submission(app: SettingsContext, request: PlainRequest) -> _FormSubmission:
     """Return the submission in either format; RefusedError or ApiError(params_validation)."""
     if len(request.body) > _BODY_BYTES_MAX:
         raise RefusedError(413, ErrorCode.INVALID_PARAMS, "The body is too large")
@@ -216,7 +236,7 @@ def _parse_submission(app: App, request: PlainRequest) -> _FormSubmission:
     return _FormSubmission(token, body["data"], False, _parse_appearance(app, request, {}))
 
 
-def _parse_form_submission(app: App, request: PlainRequest) -> _FormSubmission:
+def _parse_form_submission(app: SettingsContext, request: PlainRequest) -> _FormSubmission:
     fields = dict(_parse_pairs(request.body))
     token, speak = fields.pop("token", ""), fields.pop("speak", "")
     chosen = {name: fields.pop(name, "") for name in page.APPEARANCE_PARAMETERS}

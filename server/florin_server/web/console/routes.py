@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from typing import Protocol
 
 from florin.v1 import (
     account_pb2,
@@ -15,8 +16,11 @@ from florin.v1 import (
 from florin_gateway.plain import PlainHandler, PlainRequest
 from florin_gateway.rpc import Metadata, RpcBackend
 
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.credentials import parse_key
+from florin_server.limits.context import LimitContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
 from florin_server.web.console import login
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.merchant import (
@@ -44,6 +48,11 @@ from florin_server.web.console.site import (
     ConsoleConfig,
     PageHandler,
 )
+
+
+class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 Routes = Mapping[tuple[str, str], PlainHandler]
 
@@ -137,7 +146,7 @@ OPERATOR_FRESH_PATHS = frozenset(OPERATOR_WRITES) - {f"{all_webhooks.ENDPOINT_PA
 
 
 def build_merchant_routes(
-    app: App, secret_backend: RpcBackend, key_id_backend: RpcBackend, key: bytes
+    app: _Context, secret_backend: RpcBackend, key_id_backend: RpcBackend, key: bytes
 ) -> Routes:
     """Return the routes of the merchant console.
 
@@ -190,7 +199,7 @@ def build_merchant_routes(
 
 
 def build_operator_routes(
-    app: App,
+    app: _Context,
     backend: RpcBackend,
     token: str,
     key: bytes,
@@ -237,7 +246,7 @@ def _build_bearer_metadata(token: str) -> Metadata:
     return (("authorization", f"Bearer {token}"),)
 
 
-def _create_sessions(app: App, name: str, key: bytes) -> SessionManager:
+def _create_sessions(app: _Context, name: str, key: bytes) -> SessionManager:
     return SessionManager(name, key, app.clock, app.randbytes, app.links.base_url)
 
 

@@ -17,8 +17,11 @@ from florin_gateway.rpc import MessageStream, Metadata
 from google.protobuf.message import Message
 
 from florin_server.accounts.service.sign_outs import end_session, has_ended
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.limits.context import LimitContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
 from florin_server.web.console import hosts
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.fields import FormValues, read_form
@@ -33,6 +36,11 @@ from florin_server.web.console.view import Formatter
 from florin_server.web.language import get_translations
 from florin_server.web.refusal import to_refused_error
 from florin_server.web.render import build_security_headers, render_page
+
+
+class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 ROOT: Final = "/console"
 LOGIN: Final = f"{ROOT}/login"
@@ -131,7 +139,7 @@ class Console:
 
     def __init__(
         self,
-        app: App,
+        app: _Context,
         config: ConsoleConfig,
         rpc_client: ConsoleRpcClient,
         sessions: SessionManager,

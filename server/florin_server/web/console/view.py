@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from florin.v1 import (
     access_pb2,
@@ -25,12 +25,18 @@ from florin.v1 import (
 from florin_gateway.jsonshape import format_timestamp
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.domain.conditions import CONDITION_SPECS, ConditionName
 from florin_server.domain.money import CURRENCIES, format_minor_units
 from florin_server.domain.payments.state import EVENT_DESCRIPTIONS, PaymentStateEvent
 from florin_server.money.payments.service.checkout import find_registered
+from florin_server.rails.context import ChainContext
 from florin_server.web.language import get_translations
+
+
+class _Context(ChainContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _TEXTS = get_translations("en", "site")
 _ENUMS: Final[Mapping[str, Any]] = {
@@ -99,7 +105,7 @@ class RefundSummary:
 class Formatter:
     """Formats values for templates."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: _Context) -> None:
         self._app = app
 
     def amount(self, amount: money_pb2.Amount) -> str:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 
 from florin_gateway.errors import RefusedError
 from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
-from florin_server.app.core import App
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.features.icons.context import IconContext
+from florin_server.limits.context import LimitContext
 from florin_server.web.refusal import to_refused_error
+
+
+class _Context(IconContext, LimitContext, Protocol):
+    """What this module uses of the application."""
+
 
 PATH: Final = "/icons/{file}"
 _SUFFIX: Final = ".png"
@@ -25,7 +31,7 @@ _HEADERS: Final = (
 _CACHE_FOREVER: Final = b"public, max-age=31536000, immutable"
 
 
-def build_routes(app: App) -> Mapping[str, PlainHandler]:
+def build_routes(app: _Context) -> Mapping[str, PlainHandler]:
     """Return the handlers by path template."""
 
     async def show(request: PlainRequest) -> PlainResponse:

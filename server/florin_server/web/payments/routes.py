@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 from florin_gateway.plain import (
@@ -16,15 +16,40 @@ from florin_gateway.plain import (
 )
 
 from florin_server.api.payments.codec import PaymentCodec
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
 from florin_server.base.feed import FeedClosed
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
 from florin_server.domain.payments.payment import Payment
+from florin_server.features.icons.context import IconContext
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.checkout import find_payment, find_progress, follow
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.settings import AppLinkSettings
+from florin_server.settings.context import SettingsContext
 from florin_server.web.payments.shown import CheckoutPages
 from florin_server.web.refusal import to_refused_error
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    IconContext,
+    LimitContext,
+    MeterContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _READ = ("GET", "HEAD")
 # the forms of a payment link: phones open these in an app, and no other path of the pay host
@@ -34,7 +59,7 @@ _LINKS = (
 )
 
 
-def build_routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
+def build_routes(app: _Context) -> Mapping[tuple[str, str], PlainHandler]:
     """Return the handlers by method and path."""
     answers = PaymentCodec(app)
     pages = CheckoutPages(app, answers)
@@ -50,7 +75,7 @@ def build_routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
     return {(method, path): read[path] for method in _READ for path in read} | single_method_routes
 
 
-def _make_state_handler(app: App, codec: PaymentCodec) -> PlainHandler:
+def _make_state_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:
     async def tell(request: PlainRequest) -> PlainResponse:
         return PlainResponse.from_json(
             _build_public_status(app, await _get_payment(app, request), codec)
@@ -59,7 +84,7 @@ def _make_state_handler(app: App, codec: PaymentCodec) -> PlainHandler:
     return tell
 
 
-def _make_events_handler(app: App, codec: PaymentCodec) -> PlainHandler:
+def _make_events_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:
     async def stream(request: PlainRequest) -> PlainEvents:
         after = request.parse_last_event_id()
         payment = await _get_payment(app, request)
@@ -73,7 +98,7 @@ def _make_events_handler(app: App, codec: PaymentCodec) -> PlainHandler:
 
 
 async def _stream_events(
-    app: App, states: AsyncIterator[Payment], codec: PaymentCodec
+    app: _Context, states: AsyncIterator[Payment], codec: PaymentCodec
 ) -> AsyncGenerator[PlainEvent, None]:
     # a browser reconnects automatically, and sends the version that it has
     with suppress(FeedClosed):
@@ -82,7 +107,7 @@ async def _stream_events(
             yield PlainEvent(payment.version, orjson.dumps(state))
 
 
-async def _get_payment(app: App, request: PlainRequest) -> Payment:
+async def _get_payment(app: _Context, request: PlainRequest) -> Payment:
     """Return the payment in the path; RefusedError if unknown or above the rate limit."""
     if wait_s := app.limits.count_page(request.peer):
         raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
@@ -92,7 +117,7 @@ async def _get_payment(app: App, request: PlainRequest) -> Payment:
     return payment
 
 
-def _build_public_status(app: App, payment: Payment, codec: PaymentCodec) -> dict[str, Any]:
+def _build_public_status(app: _Context, payment: Payment, codec: PaymentCodec) -> dict[str, Any]:
     """Return the status for anyone with the link; of the chain only the confirmations."""
     status = codec.to_status_response(payment)
     public_status: dict[str, Any] = {"status": payment.status, "isFinal": status.is_final}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from florin.v1 import money_pb2
@@ -13,12 +13,17 @@ from florin_gateway.plain import PlainRequest, PlainResponse
 
 from florin_server.accounts.service.wallets import get_checkout_app
 from florin_server.api.payments.codec import PaymentCodec
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER, find_query_id
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.payouts.refund_amounts import describe_progress, sum_refunds
+from florin_server.features.icons.context import IconContext
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import panel
 from florin_server.money.payments.service.checkout import (
     find_checkout,
@@ -30,6 +35,9 @@ from florin_server.money.payments.service.checkout import (
     may_receive_money,
 )
 from florin_server.money.refunds.service import list_refunds
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
 from florin_server.web import theme
 from florin_server.web.language import LANGUAGES, PARAMETER, negotiate_language
 from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
@@ -43,13 +51,30 @@ from florin_server.web.payments.page import (
 )
 from florin_server.web.refusal import to_refused_error
 
+
+class _Context(
+    ChainContext,
+    EventContext,
+    IconContext,
+    LimitContext,
+    MeterContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
+
 _FORM: Final = b"application/x-www-form-urlencoded"
 
 
 class CheckoutPages:
     """Handles the requests of checkout pages."""
 
-    def __init__(self, app: App, codec: PaymentCodec) -> None:
+    def __init__(self, app: _Context, codec: PaymentCodec) -> None:
         self._app = app
         self._codec = codec
         # modes (live or test) whose app id is registered

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urlsplit
 
 from florin_gateway.plain import (
@@ -14,12 +14,18 @@ from florin_gateway.plain import (
     is_page_request,
 )
 
-from florin_server.app.core import App
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
+from florin_server.limits.context import LimitContext
+from florin_server.settings.context import SettingsContext
 from florin_server.web import assets
 from florin_server.web.notice import render_rate_limit_page
 from florin_server.web.openapi.serve import is_swagger_ui_installed
 from florin_server.web.people import page
+
+
+class _Context(LimitContext, SettingsContext, Protocol):
+    """What this module uses of the application."""
+
 
 # in the order of the page; links to paths that are not served are left out
 _LINKS: Final = (
@@ -35,7 +41,7 @@ _ROBOTS: Final = PlainResponse(
 
 
 def make_landing_handler(
-    app: App, paths: Container[str], payment_handler: PlainHandler
+    app: _Context, paths: Container[str], payment_handler: PlainHandler
 ) -> PlainHandler:
     """Return the handler of "/": the payment in the query, else the landing page for people.
 

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
+from typing import Protocol
 
 from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
 from florin_server.api.payments.codec import PaymentCodec
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.money import format_minor_units
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
@@ -27,11 +29,28 @@ from florin_server.features.receipts.service.receipt import (
     is_payer,
     sign_receipt,
 )
+from florin_server.limits.context import LimitContext
 from florin_server.money.payments.service.checkout import find_checkout
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
 from florin_server.web.language import negotiate_language
 from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.receipts import page
 from florin_server.web.refusal import to_refused_error
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _READ = ("GET", "HEAD")
 _JWKS = "/.well-known/jwks.json"
@@ -40,7 +59,7 @@ _ACCOUNT = "account"
 CORS_PATHS = (_JWKS,)
 
 
-def build_routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
+def build_routes(app: _Context) -> Mapping[tuple[str, str], PlainHandler]:
     """Return the handlers by method and path."""
     page_path = get_page_path("{payment_id}")
     read = {
@@ -51,7 +70,7 @@ def build_routes(app: App) -> Mapping[tuple[str, str], PlainHandler]:
     return {(method, path): read[path] for method in _READ for path in read}
 
 
-def _make_page_handler(app: App, codec: PaymentCodec) -> PlainHandler:
+def _make_page_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:
     async def show(request: PlainRequest) -> PlainResponse:
         language = negotiate_language(request)
         if wait_s := app.limits.count_page(request.peer):
@@ -76,7 +95,7 @@ def _make_page_handler(app: App, codec: PaymentCodec) -> PlainHandler:
     return show
 
 
-def _make_file_handler(app: App) -> PlainHandler:
+def _make_file_handler(app: _Context) -> PlainHandler:
     async def tell(request: PlainRequest) -> PlainResponse:
         if wait_s := app.limits.count_page(request.peer):
             raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
@@ -95,7 +114,7 @@ def _make_file_handler(app: App) -> PlainHandler:
     return tell
 
 
-def _make_keys_handler(app: App) -> PlainHandler:
+def _make_keys_handler(app: _Context) -> PlainHandler:
     cache_control = b"public, max-age=%d" % CACHE_S
 
     async def tell(request: PlainRequest) -> PlainResponse:

@@ -8,16 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import orjson
 
-from florin_server.app.core import App
 from florin_server.compliance.buyer_data.store import BuyerDataRecord, DataSource, format_source
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.capture import buyer_data
 from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.sealed import Cipher, DecryptionError
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _DAY_US = 86_400_000_000
 
@@ -44,7 +51,7 @@ class DataSupplier:
         ]
 
 
-def get_supplier(app: App, caller: Caller, payment: Payment) -> DataSupplier:
+def get_supplier(app: StorageContext, caller: Caller, payment: Payment) -> DataSupplier:
     """Return the supplier of a caller's data about a payment.
 
     It is not linkable to other payments.
@@ -77,7 +84,7 @@ def invalid_data_error(issues: Sequence[FieldIssue], member: str) -> ApiError:
 
 
 def encrypt_data(  # noqa: PLR0917  (one of each, none alike)
-    app: App, payment: Payment, account: str, source: str, wallet: str, data: bytes
+    app: _Context, payment: Payment, account: str, source: str, wallet: str, data: bytes
 ) -> BuyerDataRecord:
     """Return the stored form of data about an account."""
     now_us = app.clock.now_us()

@@ -15,10 +15,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import orjson
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import (
     encode_data,
@@ -27,12 +28,29 @@ from florin_server.compliance.buyer_data.service.collected import (
     invalid_data_error,
 )
 from florin_server.compliance.buyer_data.store import ConfirmedBuyerData, DataSource, format_source
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.caip import canonicalize_asset
 from florin_server.domain.capture import buyer_data
 from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
 from florin_server.domain.payments.payment import BuildAction, Payment, PaymentOption
 from florin_server.features.buyer_forms import service as forms
+from florin_server.limits.context import LimitContext
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +61,7 @@ class DataRequirement:
     url: str | None = None
 
 
-def is_required(app: App, payment: Payment, option: PaymentOption) -> bool:
+def is_required(app: SettingsContext, payment: Payment, option: PaymentOption) -> bool:
     """Return True if the operator requires data for this payment with this asset."""
     capture_settings = app.settings.capture
     if (
@@ -69,7 +87,7 @@ def get_placeholder_build(payment: Payment, option: PaymentOption) -> BuildActio
 
 
 async def request_data(
-    app: App, caller: Caller, payment: Payment, options: Sequence[PaymentOption]
+    app: _Context, caller: Caller, payment: Payment, options: Sequence[PaymentOption]
 ) -> DataRequirement:
     """Return the forms of the options that wait for data from the caller."""
     covered_options = [option for option in options if is_required(app, payment, option)]
@@ -101,7 +119,11 @@ async def request_data(
 
 
 async def require_data(
-    app: App, caller: Caller, payment: Payment, option: PaymentOption, buyer_data_json: str | None
+    app: _Context,
+    caller: Caller,
+    payment: Payment,
+    option: PaymentOption,
+    buyer_data_json: str | None,
 ) -> ConfirmedBuyerData:
     """Return the data that the option needs from the caller.
 

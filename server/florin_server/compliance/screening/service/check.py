@@ -3,26 +3,34 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
 from florin_server.accounts.store import keys
-from florin_server.app.core import Core
 from florin_server.compliance.screening import store as blocklists
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.caip import parse_account
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.screening.blocklist import describe_list_problem, find_address
 from florin_server.settings import Settings
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ScreeningContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
 
-async def is_blocked(app: Core, account: str) -> bool:
+async def is_blocked(app: ScreeningContext, account: str) -> bool:
     """Return True if the settings or a screening list contain a CAIP-10 account's address."""
     return app.blocklist.is_blocked(account) or await app.screening.is_listed(account)
 
 
-async def describe_block(app: Core, account: str) -> str:
+async def describe_block(app: _Context, account: str) -> str:
     """Return what blocks a CAIP-10 account, in words; empty if nothing does."""
     if not await is_blocked(app, account):
         return ""
@@ -49,7 +57,7 @@ def get_lists_condition(settings: Settings) -> ConditionName:
     return ConditionName.SCREENING_LISTS_STALE if required else ConditionName.SCREENING_LISTS_OLD
 
 
-async def check_lists(app: Core, *, live: bool) -> None:
+async def check_lists(app: _Context, *, live: bool) -> None:
     """Refuse to serve live data by lists that are missing or too old, if the operator wants so.
 
     ApiError(internal_error) as 503 then; the log says why.

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
-from florin_server.app.core import App
 from florin_server.compliance.screening import store as blocklists
+from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import is_blocked
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import validation_error
 from florin_server.domain.screening.blocklist import BlockedAddress, ScreeningList, find_address
+
+
+class _Context(ScreeningContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 # public lists have some hundreds; the one transaction that writes this many can delay payments for
 # a second
@@ -46,7 +53,7 @@ class ScreeningImportResult:
 
 
 async def add_part(
-    app: App,
+    app: StorageContext,
     import_: ScreeningImport,
     source: ScreeningListSource,
     part: int,
@@ -71,7 +78,7 @@ async def add_part(
 
 
 async def finish_import(
-    app: App, import_: ScreeningImport, *, force: bool
+    app: _Context, import_: ScreeningImport, *, force: bool
 ) -> ScreeningImportResult:
     """Replace the former list of the same name by the imported parts.
 
@@ -130,7 +137,7 @@ def _parse_addresses(texts: Sequence[str]) -> Iterator[BlockedAddress]:
         yield address
 
 
-async def remove(app: App, name: str) -> None:
+async def remove(app: _Context, name: str) -> None:
     """Remove a list. ApiError(params_validation) if no list has the name."""
     if not await app.store.write(blocklists.remove(name)):
         raise validation_error("name", "no screening list has this name")
@@ -145,7 +152,7 @@ class ScreeningResult:
     lists: list[str]
 
 
-async def check(app: App, text: str) -> ScreeningResult:
+async def check(app: _Context, text: str) -> ScreeningResult:
     """Look an account up: CAIP-10, or an address alone."""
     address = find_address(text)
     if address is None:

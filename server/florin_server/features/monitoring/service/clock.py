@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from florin_server.app.core import App
 from florin_server.base.clock import AdvanceableClock
 from florin_server.db import installation
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
 
 
 async def advance(
-    app: App, caller: Caller, seconds: int, encode_response: Callable[[int], bytes]
+    app: _Context, caller: Caller, seconds: int, encode_response: Callable[[int], bytes]
 ) -> int | StoredResponse:
     """Advance the installation's clock for all; return the new time in microseconds.
 
@@ -31,14 +37,14 @@ async def advance(
     return outcome
 
 
-def find_movable_clock(app: App) -> AdvanceableClock | None:
+def find_movable_clock(app: _Context) -> AdvanceableClock | None:
     """Return the installation's clock, if it can be advanced."""
     clock = app.clock
     return clock if app.settings.sandbox_clock and isinstance(clock, AdvanceableClock) else None
 
 
 @operation
-def _advance(app: App, seconds: int) -> Op[int]:
+def _advance(app: StorageContext, seconds: int) -> Op[int]:
     by_us = seconds * 1_000_000
     yield from installation.advance_clock(by_us)
     return app.clock.now_us() + by_us

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from florin_server.accounts.service import own_accounts
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.conditions import (
     ANY_PROCESS_CONDITIONS,
@@ -25,11 +26,27 @@ from florin_server.domain.conditions import (
 from florin_server.domain.health import truncate_reason
 from florin_server.features.monitoring.service import health
 from florin_server.features.monitoring.service.health import FULL_SCOPE, ProbeScope
+from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.operations.roles import LeasedWorker
 from florin_server.operations.store import conditions as stored
 from florin_server.operations.store import leases
 from florin_server.operations.store.conditions import ConditionKey, ConditionReport, ReportSource
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    OperationsContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 # by chain (CAIP-2); those of the installation under the empty text
 ConditionsBySubject: TypeAlias = Mapping[str, Sequence[Condition]]
@@ -52,7 +69,9 @@ class _ProcessCondition(NamedTuple):
     condition: Condition
 
 
-async def list_local_conditions(app: App, scope: ProbeScope = FULL_SCOPE) -> ConditionsBySubject:
+async def list_local_conditions(
+    app: _Context, scope: ProbeScope = FULL_SCOPE
+) -> ConditionsBySubject:
     """Return all conditions as this process finds them."""
     misdirected: Sequence[tuple[AssetAccount, str]] = ()
     if scope.includes_store:
@@ -69,7 +88,7 @@ async def list_local_conditions(app: App, scope: ProbeScope = FULL_SCOPE) -> Con
     return conditions
 
 
-async def list_conditions(app: App, scope: ProbeScope = FULL_SCOPE) -> ConditionsBySubject:
+async def list_conditions(app: _Context, scope: ProbeScope = FULL_SCOPE) -> ConditionsBySubject:
     """Return all conditions as every process answers them; without the store, as `look`."""
     local_conditions = await list_local_conditions(app, scope)
     if not scope.includes_store:
@@ -106,7 +125,7 @@ class ProcessReport(NamedTuple):
     unknown_keys: Collection[ConditionKey] = ()
 
 
-def list_own_reports(app: App, by_subject: ConditionsBySubject) -> Iterator[ProcessReport]:
+def list_own_reports(app: _Context, by_subject: ConditionsBySubject) -> Iterator[ProcessReport]:
     """Yield the reports of this process: one for each lease that it has, and one of itself.
 
     A worker that has not started yet reports nothing: it has not checked anything.
@@ -137,7 +156,11 @@ def list_own_reports(app: App, by_subject: ConditionsBySubject) -> Iterator[Proc
 
 
 def _merge(
-    app: App, local: Condition | None, reports: Iterable[ConditionReport], *, is_held: bool
+    app: OperationsContext,
+    local: Condition | None,
+    reports: Iterable[ConditionReport],
+    *,
+    is_held: bool,
 ) -> Condition:
     """Return the condition for all processes, from this one's result and all reports."""
     own = [
@@ -215,7 +238,7 @@ def _list_lease_names(rail: Rail) -> Iterator[str]:
     return (leases.format_name(rail.chain_id, sender) for sender in senders)
 
 
-def _get_work(app: App, subject: str, name: ConditionName) -> _LeasedWork:
+def _get_work(app: ChainContext, subject: str, name: ConditionName) -> _LeasedWork:
     """Return the work whose lease a condition belongs to.
 
     What is about the installation is reported with the first chain.
@@ -225,24 +248,26 @@ def _get_work(app: App, subject: str, name: ConditionName) -> _LeasedWork:
     return _LeasedWork(subject, is_payout=name in PAYOUT_CONDITIONS)
 
 
-def _list_own_work(app: App) -> frozenset[_LeasedWork]:
+def _list_own_work(app: WorkerContext) -> frozenset[_LeasedWork]:
     """Return the work for which this process reports, as it has the lease and has started."""
     works = {_LeasedWork(settler, is_payout=False) for settler in app.settlers}
     works |= {_LeasedWork(payout_worker, is_payout=True) for payout_worker in app.payout_workers}
     return frozenset(work for work in works if _get_worker(app, work).leases)
 
 
-def _is_own(app: App, own_work: Container[_LeasedWork], subject: str, name: ConditionName) -> bool:
+def _is_own(
+    app: ChainContext, own_work: Container[_LeasedWork], subject: str, name: ConditionName
+) -> bool:
     """Return whether this process reports a condition, by what it has checked."""
     if name is _RECONCILED_CONDITION and not _is_reconciled(app, subject):
         return False
     return _get_work(app, subject, name) in own_work
 
 
-def _is_reconciled(app: App, chain_id: str) -> bool:
+def _is_reconciled(app: ChainContext, chain_id: str) -> bool:
     """Return whether the wallets of a chain were compared with the ledger since the start."""
     return app.chains[chain_id].reconciled_at_us > 0
 
 
-def _get_worker(app: App, work: _LeasedWork) -> LeasedWorker:
+def _get_worker(app: WorkerContext, work: _LeasedWork) -> LeasedWorker:
     return (app.payout_workers if work.is_payout else app.settlers)[work.chain_id]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.conditions import Condition
 from florin_server.features.monitoring import store as backlog
 from florin_server.features.monitoring.service import health, system
@@ -15,10 +16,31 @@ from florin_server.features.monitoring.service.system import ChainStatus
 from florin_server.features.monitoring.store import Backlog, BacklogGroup
 from florin_server.features.webhooks.store import deliveries
 from florin_server.features.webhooks.store.deliveries import DeliveryStats
+from florin_server.limits.context import LimitContext
 from florin_server.limits.service.sharing import LimitSync
+from florin_server.money.context import UsageContext
+from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.operations.service import executors
 from florin_server.operations.service.executors import ExecutorStatus
 from florin_server.rails.chain_state import WalletBalance
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    MeterContext,
+    OperationsContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 __all__ = [
     "Backlog",
@@ -85,7 +107,7 @@ class InstallationSnapshot:
     is_store_up: bool = True
 
 
-async def read_snapshot(app: App, keyed_calls: int) -> InstallationSnapshot:
+async def read_snapshot(app: _Context, keyed_calls: int) -> InstallationSnapshot:
     """Read them within seconds, the store or not; `keyed_calls` are those that are under a key."""
     status = await system.get_status(app)
     stored = (
@@ -127,7 +149,7 @@ class _StoreSnapshot(NamedTuple):
     webhooks: DeliveryStats
 
 
-async def _read_store_snapshot(app: App) -> _StoreSnapshot:
+async def _read_store_snapshot(app: _Context) -> _StoreSnapshot:
     return _StoreSnapshot(
         executors=await executors.list_executors(app),
         # as many rows as there are open payments

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from florin_server.app.core import App
 from florin_server.base.clock import Clock, SystemClock
+from florin_server.base.context import EventContext
 from florin_server.compliance.screening.service.check import (
     describe_lists_problem,
     get_lists_condition,
 )
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.conditions import (
     EXPECTED_CONDITIONS,
@@ -24,8 +26,18 @@ from florin_server.features.monitoring.service import quarantine as items
 from florin_server.features.monitoring.service import server_clock
 from florin_server.features.webhooks.store import deliveries
 from florin_server.money.payouts.service import held_money, payouts
+from florin_server.operations.context import OperationsContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable, is_unfunded
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext, EventContext, OperationsContext, SettingsContext, StorageContext, Protocol
+):
+    """What this module uses of the application."""
+
 
 # conditions that are checked on request, in addition to those of the workers
 CHAIN_CONDITIONS = (
@@ -85,7 +97,7 @@ STORELESS_SCOPE = ProbeScope(includes_nodes=False, includes_store=False)
 
 
 async def list_chain_conditions(
-    app: App,
+    app: _Context,
     rail: Rail,
     misdirected_accounts: Iterable[tuple[AssetAccount, str]],
     prices: Mapping[tuple[str, str], str],
@@ -122,7 +134,9 @@ async def list_chain_conditions(
     return scope.read_conditions(state.conditions, wrong)
 
 
-async def list_installation_conditions(app: App, scope: ProbeScope = FULL_SCOPE) -> list[Condition]:
+async def list_installation_conditions(
+    app: _Context, scope: ProbeScope = FULL_SCOPE
+) -> list[Condition]:
     """Return the conditions that concern no single chain."""
     wrong: dict[ConditionName, Iterable[str]] = {
         ConditionName.STORE_UNREACHABLE: [app.store_health.problem],

@@ -5,9 +5,17 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.store import PoolUse
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, SettingsContext, StorageContext, WorkerContext, Protocol):
+    """What this module uses of the application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +54,7 @@ class ProcessSnapshot:
     disk: DiskSpace | None
 
 
-def read_process_snapshot(app: App, facts: ProcessFacts) -> ProcessSnapshot:
+def read_process_snapshot(app: _Context, facts: ProcessFacts) -> ProcessSnapshot:
     """Read the numbers of this process."""
     return ProcessSnapshot(
         facts=facts,
@@ -61,7 +69,7 @@ def read_process_snapshot(app: App, facts: ProcessFacts) -> ProcessSnapshot:
     )
 
 
-def _read_disk_space(app: App) -> DiskSpace | None:
+def _read_disk_space(app: SettingsContext) -> DiskSpace | None:
     try:
         ntuple_diskusage = shutil.disk_usage(app.settings.home)
     except OSError:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.quarantine import (
@@ -14,8 +16,14 @@ from florin_server.domain.quarantine import (
     QuarantinedItemState,
 )
 from florin_server.features.webhooks.store import deliveries
+from florin_server.operations.context import QuarantineContext, WorkerContext
 from florin_server.operations.service.quarantine import describe_by_chain
 from florin_server.operations.store import quarantine as stored
+
+
+class _Context(EventContext, QuarantineContext, StorageContext, WorkerContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -23,17 +31,17 @@ _LIST_MAX = 1000
 NOTE_MAX = 256
 
 
-async def list_items(app: App, *, include_closed: bool) -> Sequence[QuarantinedItem]:
+async def list_items(app: StorageContext, *, include_closed: bool) -> Sequence[QuarantinedItem]:
     """Return items, the newest first: those that wait for the operator, or all."""
     return await app.store.read(stored.list_items(_LIST_MAX, include_closed=include_closed))
 
 
-async def describe_problem(app: App, chain_id: str) -> str:
+async def describe_problem(app: StorageContext, chain_id: str) -> str:
     """Return in a sentence what of a chain (empty for none) waits for the operator."""
     return describe_by_chain(await app.store.read(stored.count_open())).get(chain_id, "")
 
 
-async def retry(app: App, item_id: str) -> QuarantinedItem:
+async def retry(app: _Context, item_id: str) -> QuarantinedItem:
     """Return an item to its worker; it is quarantined again if its step fails again."""
     done = await app.store.write(_retry(item_id, app.clock.now_us()))
     _log.warning("the operator retries %s %s (%s)", done.kind, done.subject, done.id)
@@ -41,7 +49,7 @@ async def retry(app: App, item_id: str) -> QuarantinedItem:
     return done
 
 
-async def resolve(app: App, item_id: str, note: str) -> QuarantinedItem:
+async def resolve(app: _Context, item_id: str, note: str) -> QuarantinedItem:
     """Leave an item out finally, without an alarm; its state does not change."""
     if not note.strip() or len(note) > NOTE_MAX:
         raise validation_error("note", f"must describe what was done in 1 to {NOTE_MAX} characters")
@@ -51,7 +59,7 @@ async def resolve(app: App, item_id: str, note: str) -> QuarantinedItem:
     return done
 
 
-async def _publish_change(app: App, item: QuarantinedItem) -> None:
+async def _publish_change(app: _Context, item: QuarantinedItem) -> None:
     await app.quarantine.reload()
     app.bus.publish_cache_invalidation()
     app.webhooks.delivery_event.set()

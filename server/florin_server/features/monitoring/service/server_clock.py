@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
+
+
+class _Context(ChainContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 # No chain accepts blocks from so far in the future. What is signed by a clock so far behind has
 # lapsed for the chain while it is valid here.
@@ -18,7 +24,7 @@ _AHEAD_S: Final = 600
 _ASK_S: Final = 1.0
 
 
-async def describe(app: App) -> str:
+async def describe(app: _Context) -> str:
     """Return what is wrong with the server's clock, in a sentence; empty if nothing is known."""
     rails = list(app.rails.values())
     times = await asyncio.gather(*(_get_block_time(rail) for rail in rails))

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import EXPECTED_CONDITIONS, Condition
 from florin_server.domain.errors import ApiError
@@ -15,10 +16,29 @@ from florin_server.domain.health import ChainHealth, describe_conditions
 from florin_server.features.monitoring.service import conditions
 from florin_server.features.monitoring.service.conditions import ConditionsBySubject
 from florin_server.features.monitoring.service.health import FULL_SCOPE, STORELESS_SCOPE, ProbeScope
+from florin_server.money.context import UsageContext
 from florin_server.money.payouts.service import held_money
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.money.settlement.store import chain_txs
+from florin_server.operations.context import OperationsContext, WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.types import NodeState
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    MeterContext,
+    OperationsContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 T = TypeVar("T")
 # Prometheus and `florin doctor` need an answer within ten seconds
@@ -68,7 +88,7 @@ class ChainStatus:
     settle_s: float | None = None
 
 
-async def list_chain_statuses(app: App) -> list[ChainStatus]:
+async def list_chain_statuses(app: _Context) -> list[ChainStatus]:
     """Return every enabled chain."""
     return await _list_chain_statuses(app, await conditions.list_conditions(app), FULL_SCOPE)
 
@@ -87,13 +107,13 @@ class InstallationStatus:
     is_complete: bool
 
 
-async def get_status(app: App) -> InstallationStatus:
+async def get_status(app: _Context) -> InstallationStatus:
     """Return how the installation is doing, also while its store is away."""
     status = await read_in_time(app, _get_status(app, FULL_SCOPE))
     return status or await _get_status(app, STORELESS_SCOPE)
 
 
-async def read_in_time(app: App, work: Coroutine[Any, Any, T]) -> T | None:
+async def read_in_time(app: OperationsContext, work: Coroutine[Any, Any, T]) -> T | None:
     """Return the result of reads of the store; None if it does not answer within a few seconds.
 
     A read is not canceled, which would keep its connection from the next one: it ends in its own
@@ -112,7 +132,7 @@ async def read_in_time(app: App, work: Coroutine[Any, Any, T]) -> T | None:
         reading.add_done_callback(_discard_error)
 
 
-async def _get_status(app: App, scope: ProbeScope) -> InstallationStatus:
+async def _get_status(app: _Context, scope: ProbeScope) -> InstallationStatus:
     found_conditions = await conditions.list_conditions(app, scope)
     return InstallationStatus(
         await _list_chain_statuses(app, found_conditions, scope),
@@ -124,7 +144,7 @@ async def _get_status(app: App, scope: ProbeScope) -> InstallationStatus:
 
 
 async def _list_chain_statuses(
-    app: App, by_subject: ConditionsBySubject, scope: ProbeScope
+    app: _Context, by_subject: ConditionsBySubject, scope: ProbeScope
 ) -> list[ChainStatus]:
     chains = []
     for chain_id, rail in app.rails.items():
@@ -160,7 +180,7 @@ def _discard_error(task: asyncio.Task[Any]) -> None:
         task.exception()
 
 
-async def _get_gas_status(app: App, chain_id: str, health: ChainHealth) -> GasStatus:
+async def _get_gas_status(app: _Context, chain_id: str, health: ChainHealth) -> GasStatus:
     used = await gas_budgets.get_usage(app, chain_id)
     return GasStatus(
         used.total_failed_gas,
@@ -171,11 +191,11 @@ async def _get_gas_status(app: App, chain_id: str, health: ChainHealth) -> GasSt
     )
 
 
-async def count_processing(app: App) -> int:
+async def count_processing(app: StorageContext) -> int:
     """Return how many payments wait for evidence."""
     return await app.store.read(chain_txs.count_unsettled())
 
 
-async def count_held_payments(app: App) -> int:
+async def count_held_payments(app: StorageContext) -> int:
     """Return how many payments of blocked payers wait for the operator's decision."""
     return await held_money.count_waiting(app)

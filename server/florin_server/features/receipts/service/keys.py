@@ -8,7 +8,7 @@ from typing import Any
 
 from joserfc.jwk import OKPKey
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.receipts import keys
@@ -19,23 +19,23 @@ from florin_server.features.receipts import store as receipt_keys
 _log = logging.getLogger(__name__)
 
 
-async def ensure_key(app: Core) -> None:
+async def ensure_key(app: StorageContext) -> None:
     """Create the first key, which is then published before anything is signed with it."""
     if not await app.store.read(receipt_keys.list_keys()):
         await app.store.write(receipt_keys.put(_create_key(app, 0)))
 
 
-async def list_keys(app: Core) -> Sequence[ReceiptKey]:
+async def list_keys(app: StorageContext) -> Sequence[ReceiptKey]:
     """Return all keys, the oldest first."""
     return await app.store.read(receipt_keys.list_keys())
 
 
-async def get_published_keys(app: Core) -> dict[str, Any]:
+async def get_published_keys(app: StorageContext) -> dict[str, Any]:
     """Return the JWK set with which everyone can check receipts: all keys that are not revoked."""
     return {"keys": [key.jwk for key in await list_keys(app) if key.revoked_at_us is None]}
 
 
-async def rotate(app: Core) -> ReceiptKey:
+async def rotate(app: StorageContext) -> ReceiptKey:
     """Create a key that signs once it has been published for a while; the others stay valid.
 
     Of two keys created at the same time one stays, which both callers get. invalid_state if the
@@ -53,7 +53,7 @@ async def rotate(app: Core) -> ReceiptKey:
     return now[len(former)]
 
 
-async def revoke(app: Core, key_id: str) -> ReceiptKey:
+async def revoke(app: StorageContext, key_id: str) -> ReceiptKey:
     """Remove a key from the published ones for good; a second time changes nothing.
 
     invalid_params for an unknown key, invalid_state for the only one left.
@@ -106,7 +106,7 @@ def _can_decrypt(cipher: Cipher, key: ReceiptKey) -> bool:
     return True
 
 
-def decrypt_seed(app: Core, key: ReceiptKey) -> bytes:
+def decrypt_seed(app: StorageContext, key: ReceiptKey) -> bytes:
     """Return the secret part of a key. ApiError(internal_error) if it cannot be decrypted."""
     try:
         return app.cipher.decrypt(key.encrypted_seed, keys.get_cipher_context(key.id))
@@ -119,13 +119,13 @@ def decrypt_seed(app: Core, key: ReceiptKey) -> bytes:
         raise ApiError(ErrorCode.INTERNAL_ERROR) from None
 
 
-def _create_key(app: Core, n: int) -> ReceiptKey:
+def _create_key(app: StorageContext, n: int) -> ReceiptKey:
     seed, key, key_id = _generate_key(app)
     sealed = app.cipher.encrypt(seed, keys.get_cipher_context(key_id), app.randbytes)
     return ReceiptKey(n, key_id, keys.get_public_bytes(key), sealed, app.clock.now_us())
 
 
-def _generate_key(app: Core) -> tuple[bytes, OKPKey, str]:
+def _generate_key(app: StorageContext) -> tuple[bytes, OKPKey, str]:
     """Return secret bytes, their key and its id. People type ids: none begins like an option."""
     while True:
         seed = app.randbytes(keys.SEED_BYTES)

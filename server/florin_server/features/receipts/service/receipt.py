@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 from urllib.parse import quote
 
 from florin_server.accounts.store import merchants
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, on_snapshot
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -28,7 +29,14 @@ from florin_server.features.receipts.service.keys import decrypt_seed
 from florin_server.features.receipts.service.lookup import find_effect
 from florin_server.money.payments.store import effects, payments, simulation
 from florin_server.money.refunds import store as refunds
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _CAIP19 = "caip19/"
 
@@ -55,7 +63,7 @@ class _ReceiptFacts:
     keys: list[ReceiptKey]
 
 
-async def sign_receipt(app: App, payment: Payment, *, is_public: bool) -> SignedReceipt:
+async def sign_receipt(app: _Context, payment: Payment, *, is_public: bool) -> SignedReceipt:
     """Sign the present receipt of a payment, without the merchant's members if `is_public`.
 
     payment_not_succeeded before the end and after any other one; invalid_state if no money moved,
@@ -101,7 +109,7 @@ def get_page_path(payment_id: str) -> str:
     return f"/{payment_id}/receipt"
 
 
-def get_page_url(app: App, payment: Payment) -> str:
+def get_page_url(app: SettingsContext, payment: Payment) -> str:
     """Return the full URL with the paying account, for which the page shows everything."""
     query = f"?account={quote(payment.payer, safe=':')}" if payment.payer else ""
     return app.links.base_url + get_page_path(payment.id) + query
@@ -136,7 +144,7 @@ def _read_facts(payment: Payment) -> Op[_ReceiptFacts]:
 
 
 def _build_receipt(  # noqa: PLR0917  (one of each, none alike)
-    app: App,
+    app: SettingsContext,
     payment: Payment,
     facts: _ReceiptFacts,
     option: PaymentOption,

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from florin_server.accounts.store import merchants, standing
-from florin_server.app.core import App, Core
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.account import CredentialStatus
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
@@ -29,6 +31,12 @@ from florin_server.domain.webhooks.signing import WebhookKeys
 from florin_server.features.webhooks.store import endpoints
 from florin_server.features.webhooks.store.endpoints import EndpointOwner, SigningSecret
 from florin_server.money.outbox.store import older_releases
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(EventContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 PAGE_SIZE = 100
 _DAY_S = 86_400
@@ -68,7 +76,7 @@ class EndpointWithKeys:
     secret: str = field(default="", repr=False)
 
 
-async def find_operator_actor(app: App, endpoint_id: str) -> EndpointActor:
+async def find_operator_actor(app: StorageContext, endpoint_id: str) -> EndpointActor:
     """Return the operator, in the role of an endpoint's owner."""
     endpoint = await app.store.read(endpoints.find_by_id(endpoint_id))
     if endpoint is None:
@@ -76,7 +84,7 @@ async def find_operator_actor(app: App, endpoint_id: str) -> EndpointActor:
     return EndpointActor(endpoint.partner_id, endpoint.live)
 
 
-async def get_partner_actor(app: App, partner_id: str, *, live: bool) -> EndpointActor:
+async def get_partner_actor(app: StorageContext, partner_id: str, *, live: bool) -> EndpointActor:
     """Return the operator, as a partner."""
     partner = await app.store.read(merchants.find_partner(partner_id))
     if partner is None:
@@ -85,7 +93,7 @@ async def get_partner_actor(app: App, partner_id: str, *, live: bool) -> Endpoin
 
 
 async def create(
-    app: App, actor: EndpointActor, merchant_id: str | None, spec: EndpointSpec
+    app: _Context, actor: EndpointActor, merchant_id: str | None, spec: EndpointSpec
 ) -> EndpointWithKeys:
     """Create an endpoint of the partner, or of one of its merchants."""
     spec = _normalize_spec(app, spec)
@@ -110,7 +118,7 @@ async def create(
 
 
 async def list_endpoints(
-    app: App,
+    app: StorageContext,
     actor: EndpointActor | None,
     merchant_id: str | None,
     after_id: str = "",
@@ -126,13 +134,13 @@ async def list_endpoints(
     )
 
 
-async def get(app: App, actor: EndpointActor, endpoint_id: str) -> EndpointWithKeys:
+async def get(app: StorageContext, actor: EndpointActor, endpoint_id: str) -> EndpointWithKeys:
     """Return one endpoint."""
     return await app.store.read(_get(actor, endpoint_id, app.clock.now_us()))
 
 
 async def update(
-    app: App, actor: EndpointActor, endpoint_id: str, spec: EndpointSpec
+    app: _Context, actor: EndpointActor, endpoint_id: str, spec: EndpointSpec
 ) -> EndpointWithKeys:
     """Change an endpoint: its URL, its events, whether it is paused."""
     spec = _normalize_spec(app, spec)
@@ -143,13 +151,13 @@ async def update(
     return endpoint_with_keys
 
 
-async def delete(app: App, actor: EndpointActor, endpoint_id: str) -> None:
+async def delete(app: StorageContext, actor: EndpointActor, endpoint_id: str) -> None:
     """Delete an endpoint and its queue; a second time it is unknown."""
     await app.store.write(_delete(actor, endpoint_id))
 
 
 async def rotate_secret(
-    app: App, actor: EndpointActor, endpoint_id: str, overlap_s: int | None
+    app: _Context, actor: EndpointActor, endpoint_id: str, overlap_s: int | None
 ) -> EndpointWithKeys:
     """Rotate an endpoint's secret; the former ones also sign while they overlap."""
     keys = WebhookKeys.generate(app.randbytes)
@@ -165,7 +173,11 @@ async def rotate_secret(
 
 
 async def list_attempts(
-    app: App, actor: EndpointActor, endpoint_id: str, payment_id: str | None, limit: int = PAGE_SIZE
+    app: StorageContext,
+    actor: EndpointActor,
+    endpoint_id: str,
+    payment_id: str | None,
+    limit: int = PAGE_SIZE,
 ) -> Sequence[WebhookAttempt]:
     """Return an endpoint's last attempts, the newest first."""
     return await app.store.read(_list_attempts(actor, endpoint_id, payment_id, limit))
@@ -176,14 +188,16 @@ def get_cipher_context(endpoint_id: str, n: int) -> str:
     return f"webhook/{endpoint_id}/{n}"
 
 
-def _create_secret(core: Core, endpoint_id: str, n: int, keys: WebhookKeys) -> SigningSecret:
+def _create_secret(
+    core: StorageContext, endpoint_id: str, n: int, keys: WebhookKeys
+) -> SigningSecret:
     sealed = core.cipher.encrypt(
         keys.stored_bytes, get_cipher_context(endpoint_id, n), core.randbytes
     )
     return SigningSecret(n, sealed, keys.public_key, None)
 
 
-def _normalize_spec(app: App, spec: EndpointSpec) -> EndpointSpec:
+def _normalize_spec(app: SettingsContext, spec: EndpointSpec) -> EndpointSpec:
     """Return the request with its URL in canonical form; ApiError with the reason."""
     check_types(spec.events or frozenset())
     if not spec.url:
@@ -307,7 +321,11 @@ def _delete(actor: EndpointActor, endpoint_id: str) -> Op[None]:
 
 @operation
 def _rotate_secret(
-    app: App, actor: EndpointActor, endpoint_id: str, keys: WebhookKeys, overlap_us: tuple[int, int]
+    app: StorageContext,
+    actor: EndpointActor,
+    endpoint_id: str,
+    keys: WebhookKeys,
+    overlap_us: tuple[int, int],
 ) -> Op[EndpointWithKeys]:
     yield from get_owned(actor, endpoint_id)
     now_us, until_us = overlap_us

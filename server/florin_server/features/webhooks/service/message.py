@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.sealed import DecryptionError
 from florin_server.domain.webhooks.signing import WebhookKeys, format_event_id
 from florin_server.domain.webhooks.snapshot import snapshot_at
@@ -25,7 +26,7 @@ class WebhookMessage:
 
 
 def find_next_message(
-    core: Core, delivery: WebhookDeliveryClaim, delivery_data: DeliveryData
+    core: EventContext, delivery: WebhookDeliveryClaim, delivery_data: DeliveryData
 ) -> WebhookMessage | None:
     """Return the first event that the endpoint subscribes to.
 
@@ -48,7 +49,7 @@ def find_next_message(
 
 
 def decrypt_keys(
-    core: Core, endpoint_id: str, secrets: Sequence[SigningSecret]
+    core: StorageContext, endpoint_id: str, secrets: Sequence[SigningSecret]
 ) -> list[WebhookKeys]:
     """Return the keys that sign messages, the newest first; DecryptionError without the newest."""
     keys: list[WebhookKeys] = []

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
@@ -14,6 +16,12 @@ from florin_server.features.webhooks.service.endpoints import EndpointActor, che
 from florin_server.features.webhooks.store import replays
 from florin_server.features.webhooks.store.replays import WAITING_MAX, ReplayPosition, ReplayRequest
 from florin_server.money.payments.store import payments
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(EventContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 # how long a payment can continue after it can no longer be confirmed, and is found all the same
 _RETENTION_S = 7 * 86_400
@@ -39,7 +47,7 @@ class ReplayPage:
 
 
 async def replay_payment(
-    app: App, actor: EndpointActor, endpoint_id: str, payment_id: str, version: int
+    app: _Context, actor: EndpointActor, endpoint_id: str, payment_id: str, version: int
 ) -> int:
     """Replay a payment's events from a place on; return the newest place."""
     newest = await app.store.write(
@@ -50,7 +58,7 @@ async def replay_payment(
 
 
 async def replay_since(
-    app: App, actor: EndpointActor, endpoint_id: str, spec: ReplaySpec
+    app: _Context, actor: EndpointActor, endpoint_id: str, spec: ReplaySpec
 ) -> ReplayPage:
     """Replay one page of events.
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.webhooks.endpoint import WebhookAttempt
@@ -19,6 +21,12 @@ from florin_server.features.webhooks.store import deliveries
 from florin_server.features.webhooks.store.deliveries import DeliveryPolicy, WebhookDeliveryClaim
 from florin_server.money.outbox.store import events
 from florin_server.money.payments.store import payments
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(EventContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _LEASE_US = 60_000_000
 _POLL_S = 0.25
@@ -43,7 +51,7 @@ class WebhookReceipt:
 
 
 async def take_events(
-    app: App,
+    app: _Context,
     actor: EndpointActor,
     endpoint_id: str,
     receipts: Sequence[WebhookReceipt],
@@ -61,7 +69,7 @@ async def take_events(
     return webhooks
 
 
-async def _claim(app: App, actor: EndpointActor, endpoint_id: str) -> list[TakenWebhook]:
+async def _claim(app: _Context, actor: EndpointActor, endpoint_id: str) -> list[TakenWebhook]:
     now_us = app.clock.now_us()
     claimed_deliveries = await app.store.write(_claim_due(actor, endpoint_id, now_us))
     webhooks = []
@@ -91,7 +99,7 @@ def _claim_due(
 
 
 async def _record_receipt(
-    app: App, actor: EndpointActor, endpoint_id: str, receipt: WebhookReceipt
+    app: _Context, actor: EndpointActor, endpoint_id: str, receipt: WebhookReceipt
 ) -> None:
     parts = _TOKEN.fullmatch(receipt.token)
     if parts is None:
@@ -112,7 +120,7 @@ class _ReceiptTarget:
 
 @operation
 def _record_attempt(
-    app: App, actor: EndpointActor, endpoint_id: str, target: _ReceiptTarget
+    app: _Context, actor: EndpointActor, endpoint_id: str, target: _ReceiptTarget
 ) -> Op[None]:
     endpoint = yield from get_owned(actor, endpoint_id)
     pending = yield from deliveries.lock_claimed(endpoint_id, target.payment_id, target.epoch)

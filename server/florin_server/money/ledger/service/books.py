@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, on_snapshot
 from florin_server.domain import cursor
 from florin_server.domain.caip import canonicalize_account, canonicalize_asset
@@ -32,8 +33,15 @@ from florin_server.money.ledger.store.books import (
 )
 from florin_server.money.payments.store import history
 from florin_server.money.payouts.store import payouts
+from florin_server.operations.context import QuarantineContext, WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
+
+
+class _Context(ChainContext, QuarantineContext, StorageContext, WorkerContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -143,7 +151,7 @@ def describe(line: ReconciliationLine) -> str:
     return f"{account} holds {lacking} minor units of {asset} less than the ledger says"
 
 
-async def check(app: App) -> LedgerCheck:
+async def check(app: _Context) -> LedgerCheck:
     """Check the ledger and the histories of payments, and compare wallets with every chain."""
     wrong = [
         problem
@@ -153,7 +161,7 @@ async def check(app: App) -> LedgerCheck:
     return LedgerCheck(wrong, await reconcile(app))
 
 
-async def reconcile(app: App, rails: Iterable[Rail] | None = None) -> Reconciliation:
+async def reconcile(app: _Context, rails: Iterable[Rail] | None = None) -> Reconciliation:
     """Compare the ledger with some chains, or all; one batched read of each."""
     chosen = list(app.rails.values() if rails is None else rails)
     chains = get_ledger_chains(chosen)
@@ -173,7 +181,7 @@ async def reconcile(app: App, rails: Iterable[Rail] | None = None) -> Reconcilia
 
 
 async def _read_balances(
-    app: App, rails: Sequence[Rail], snapshot: BookSnapshot
+    app: _Context, rails: Sequence[Rail], snapshot: BookSnapshot
 ) -> tuple[dict[WalletAsset, int], dict[str, str]]:
     """Return the balances of the wallets, and the chains without an answer, with the reason."""
     held: dict[WalletAsset, int] = {}
@@ -187,7 +195,7 @@ async def _read_balances(
 
 
 async def _read_chain_balances(
-    app: App, rail: Rail, wallets: Collection[WalletAsset]
+    app: _Context, rail: Rail, wallets: Collection[WalletAsset]
 ) -> dict[WalletAsset, int]:
     """Return the balances of wallets; a wallet whose read fails unexpectedly is quarantined."""
     quarantine, chain_id = app.quarantine, rail.chain_id
@@ -253,7 +261,7 @@ def _list_wallets(rail: Rail, snapshot: BookSnapshot) -> set[WalletAsset]:
     return coins | treasury_assets | booked
 
 
-def _get_seen_block(app: App, rail: Rail) -> int:
+def _get_seen_block(app: WorkerContext, rail: Rail) -> int:
     """Return the newest block that the ledger can refer to."""
     workers = (app.settlers.get(rail.chain_id), app.payout_workers.get(rail.chain_id))
     return max((worker.head for worker in workers if worker is not None), default=0)
@@ -270,7 +278,7 @@ def _is_on_chain(wallet: WalletAsset, chain_id: str) -> bool:
 # ---- opening
 
 
-async def record_opening_balances(app: App, rail: Rail) -> bool:
+async def record_opening_balances(app: _Context, rail: Rail) -> bool:
     """Open the ledger of a chain's wallets with their balances; return False if some must wait.
 
     This needs wallets without work in progress, so that nothing is posted twice. RailUnavailable if
@@ -314,7 +322,9 @@ def _record_opening_balances(
 # ---- the operator's adjustments
 
 
-async def record_adjustment(app: App, account: str, asset: str, note: str) -> ReconciliationLine:
+async def record_adjustment(
+    app: _Context, account: str, asset: str, note: str
+) -> ReconciliationLine:
     """Record the whole difference of a wallet in one asset as the operator's own transfer.
 
     Return the line as it was. params_validation for a wallet that is not Florin's, invalid_state
@@ -377,7 +387,10 @@ def _record_adjustment(  # noqa: PLR0917  (one of each, none alike)
 
 
 async def list_balances(
-    app: App, kind: LedgerAccountKind | None = None, after: str = "", limit: int | None = None
+    app: StorageContext,
+    kind: LedgerAccountKind | None = None,
+    after: str = "",
+    limit: int | None = None,
 ) -> BalanceList:
     """Return a page of the balances of accounts; `after` is the cursor of the former page.
 
@@ -389,6 +402,6 @@ async def list_balances(
     return BalanceList(page.balances, cursor.encode_cursor(page.last, binding) if page.last else "")
 
 
-async def list_entries(app: App, payment_id: str) -> list[LedgerEntry]:
+async def list_entries(app: StorageContext, payment_id: str) -> list[LedgerEntry]:
     """Return the postings of a payment, the oldest first."""
     return await app.store.scan(books.list_entries(payment_id))

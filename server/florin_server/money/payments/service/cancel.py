@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
@@ -14,12 +16,28 @@ from florin_server.domain.payments.payment import CancellationReason, Payment, P
 from florin_server.domain.payments.state import PaymentStateEvent, apply_event
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.limits.context import LimitContext
 from florin_server.money.payments.service.load import get_payment
 from florin_server.money.payments.store import payments
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
 
 
 async def cancel(
-    app: App, caller: Caller, payment_ref: str, encode_response: Callable[[Payment], bytes]
+    app: _Context, caller: Caller, payment_ref: str, encode_response: Callable[[Payment], bytes]
 ) -> Payment | StoredResponse:
     """Cancel a payment while it requires action; repeating it repeats the answer.
 

@@ -5,18 +5,36 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
 from florin_server.domain.urls import add_query_parameter
+from florin_server.limits.context import LimitContext
 from florin_server.limits.service.held_answers import Release
 from florin_server.money.payments.service.load import expire_if_due, find_payment_id, get_merchant
 from florin_server.money.payments.service.watch import watch
 from florin_server.money.payments.store import arrivals
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.networks.registry import find_network
 from florin_server.rails.protocol import Rail
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 # hashes and signatures; simulated payments have names of another form
 _TRANSACTION_ID: Final = re.compile(r"[0-9A-Za-z]{32,128}")
@@ -38,14 +56,14 @@ class CheckoutTransaction:
     url: str | None
 
 
-async def find_payment(app: App, payment_ref: str) -> Payment | None:
+async def find_payment(app: _Context, payment_ref: str) -> Payment | None:
     """Return the payment of a link at present; None if it does not exist."""
     payment_id = find_payment_id(app, payment_ref)
     payment = await app.store.reader.find_payment(payment_id) if payment_id else None
     return None if payment is None else await expire_if_due(app, payment)
 
 
-async def find_checkout(app: App, payment_ref: str) -> tuple[Payment, Merchant] | None:
+async def find_checkout(app: _Context, payment_ref: str) -> tuple[Payment, Merchant] | None:
     """Return the payment of a link, with its merchant; None if it does not exist."""
     payment = await find_payment(app, payment_ref)
     return None if payment is None else (payment, await get_merchant(app, payment))
@@ -63,7 +81,7 @@ def find_return_url(payment: Payment) -> str | None:
     return add_query_parameter(url, "payment_id", payment.id) if url else None
 
 
-async def may_receive_money(app: App, payment: Payment) -> bool:
+async def may_receive_money(app: StorageContext, payment: Payment) -> bool:
     """Return whether a payment that ended without success can still receive money.
 
     True once a wallet confirmed with a signature or a transaction, or fetched what it can send, and
@@ -74,7 +92,7 @@ async def may_receive_money(app: App, payment: Payment) -> bool:
     return await app.store.read(arrivals.has_traces(payment.id))
 
 
-def find_progress(app: App, payment: Payment) -> ConfirmationProgress | None:
+def find_progress(app: _Context, payment: Payment) -> ConfirmationProgress | None:
     """Return the progress of a payment on its chain; None where no progress is visible.
 
     That is so on chains whose blocks are not read one by one, and where another process settles.
@@ -91,7 +109,7 @@ def find_progress(app: App, payment: Payment) -> ConfirmationProgress | None:
     return ConfirmationProgress(max(0, min(settler.head - block + 1, needed)), needed)
 
 
-def find_transaction(app: App, payment: Payment) -> CheckoutTransaction | None:
+def find_transaction(app: SettingsContext, payment: Payment) -> CheckoutTransaction | None:
     """Return the transaction of a succeeded payment; None for a simulated success."""
     tx_id = payment.tx_id
     if (
@@ -129,7 +147,7 @@ def get_chain_id(payment: Payment) -> str:
 
 
 def follow(
-    app: App, payment: Payment, after_version: int | None, peer: str
+    app: _Context, payment: Payment, after_version: int | None, peer: str
 ) -> tuple[AsyncIterator[Payment], Release]:
     """Return the states of a payment for a page, and what gives the page's place back.
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from florin_server.accounts.store import standing
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service import requirement
 from florin_server.compliance.buyer_data.store import ConfirmedBuyerData
+from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import check_lists, is_blocked
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, Operation, operation
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -30,6 +33,8 @@ from florin_server.domain.payments.payment import (
 from florin_server.domain.payments.state import PaymentStateEvent, apply_event
 from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.domain.settlement.chain_txs import PayerKind
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.load import (
     chain_unavailable_error,
     expire_if_due,
@@ -42,14 +47,33 @@ from florin_server.money.payouts.service import opening
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.money.settlement.store import durable_nonces
 from florin_server.money.settlement.store.token_accounts import AccountNotOpenable
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail, is_relayed
 from florin_server.rails.types import NonceUnusable, RailUnavailable
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    MeterContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
 
 async def confirm(
-    app: App,
+    app: _Context,
     caller: Caller,
     payment_ref: str,
     option_id: str,
@@ -111,7 +135,7 @@ async def confirm(
 
 
 async def _is_repeated(
-    app: App, caller: Caller, payment: Payment, digests: Collection[bytes]
+    app: StorageContext, caller: Caller, payment: Payment, digests: Collection[bytes]
 ) -> bool:
     """Return True if exactly this confirmation is bound to the payment: the call is a poll."""
     if payment.status is PaymentStatus.REQUIRES_ACTION:
@@ -122,7 +146,7 @@ async def _is_repeated(
 
 
 async def _find_option(
-    app: App, payment: Payment, option_id: str
+    app: StorageContext, payment: Payment, option_id: str
 ) -> tuple[PaymentOption | None, Sequence[ResolvedBuild]]:
     """Return the option and its resolved build; none if the payment no longer accepts results."""
     if payment.status is not PaymentStatus.REQUIRES_ACTION:
@@ -134,7 +158,7 @@ async def _find_option(
 
 
 def _check_outputs(
-    app: App,
+    app: ChainContext,
     option: PaymentOption | None,
     resolved_builds: Sequence[ResolvedBuild],
     outputs: Sequence[str],
@@ -181,7 +205,7 @@ async def _verify(
 
 
 async def _refuse(
-    app: App,
+    app: _Context,
     caller: Caller,
     confirmation: Confirmation,
     detail: str,
@@ -197,7 +221,7 @@ async def _refuse(
 
 
 async def _accept(  # noqa: PLR0917  (one of each, none alike)
-    app: App,
+    app: _Context,
     caller: Caller,
     option: PaymentOption,
     confirmation: Confirmation,
@@ -246,7 +270,7 @@ def _accept_with_claim(
 
 
 async def _get_first_block(
-    app: App, rail: Rail, option: PaymentOption, resolved_builds: Sequence[ResolvedBuild]
+    app: WorkerContext, rail: Rail, option: PaymentOption, resolved_builds: Sequence[ResolvedBuild]
 ) -> int:
     """Return the first block that can contain the payment's effect.
 
@@ -263,7 +287,7 @@ async def _get_first_block(
         return 0
 
 
-async def _resolve_lost_race(app: App, caller: Caller, confirmation: Confirmation) -> Payment:
+async def _resolve_lost_race(app: _Context, caller: Caller, confirmation: Confirmation) -> Payment:
     """Answer as if this call had come after the other change that was committed first."""
     payment = await app.store.reader.find_payment(confirmation.payment_id)
     if payment is None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
@@ -30,7 +32,23 @@ from florin_server.money.payments.service import worth
 from florin_server.money.payments.service.simulate import get_requested_amount
 from florin_server.money.payments.service.worth import CurrencyValue
 from florin_server.money.payments.store import payments, simulation
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.types import Asset
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    MeterContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 # price sources are called this often at least
 _RATE_RETRY_S = 30
@@ -60,7 +78,7 @@ class NewPayment:
 
 
 async def create(
-    app: App,
+    app: _Context,
     caller: Caller,
     merchant: Merchant,
     new_payment: NewPayment,
@@ -84,7 +102,7 @@ async def create(
 
 
 @operation
-def _create(app: App, payment: Payment, request_id: str) -> Op[Payment]:
+def _create(app: _Context, payment: Payment, request_id: str) -> Op[Payment]:
     new = yield from payments.create(payment, request_id)
     # the response is the payment as created; the outcome follows immediately
     if new.trigger in _TRIGGER_EVENTS:
@@ -94,7 +112,7 @@ def _create(app: App, payment: Payment, request_id: str) -> Op[Payment]:
 
 
 def _build_payment(
-    app: App, caller: Caller, merchant: Merchant, new_payment: NewPayment, now_us: int
+    app: _Context, caller: Caller, merchant: Merchant, new_payment: NewPayment, now_us: int
 ) -> Payment:
     unit, value = _parse_amount(app, caller, new_payment)
     urls, _ = parse_redirect_urls(new_payment.success_url, new_payment.error_url)
@@ -120,7 +138,7 @@ def _build_payment(
     )
 
 
-def _parse_amount(app: App, caller: Caller, new_payment: NewPayment) -> tuple[str, int]:
+def _parse_amount(app: _Context, caller: Caller, new_payment: NewPayment) -> tuple[str, int]:
     value = int(new_payment.value)
     try:
         unit = parse_unit(new_payment.unit)
@@ -157,7 +175,7 @@ def _parse_amount(app: App, caller: Caller, new_payment: NewPayment) -> tuple[st
     return text, value
 
 
-def _check_currency(app: App, caller: Caller, new_payment: NewPayment, code: str) -> None:
+def _check_currency(app: _Context, caller: Caller, new_payment: NewPayment, code: str) -> None:
     """Refuse a currency that no asset of the settings can ever pay.
 
     A payment whose outcome a test names needs no asset; neither does a mode without chains.
@@ -173,7 +191,7 @@ def _check_currency(app: App, caller: Caller, new_payment: NewPayment, code: str
         raise validation_error("amount.unit", f"no enabled asset has a price in {code}")
 
 
-def _get_max_value(app: App, code: str, *, live: bool) -> int:
+def _get_max_value(app: _Context, code: str, *, live: bool) -> int:
     """Return the largest amount of a payment in a currency, in minor units.
 
     An amount worth more than any purchase is a mistake: its value counts where rates exist, not the
@@ -186,7 +204,7 @@ def _get_max_value(app: App, code: str, *, live: bool) -> int:
 
 
 def _get_min_value(
-    app: App, caller: Caller, *, currency: str | None = None, asset: Asset | None = None
+    app: _Context, caller: Caller, *, currency: str | None = None, asset: Asset | None = None
 ) -> int:
     """Return the smallest amount of a payment; raise an error if it cannot be computed now."""
     minimum = worth.find_minimum(app, live=caller.live, currency=currency, asset=asset)
@@ -218,7 +236,7 @@ def _check_test_trigger(new_payment: NewPayment) -> None:
         )
 
 
-def _get_expiry(app: App, new_payment: NewPayment, now_s: int) -> int:
+def _get_expiry(app: SettingsContext, new_payment: NewPayment, now_s: int) -> int:
     if new_payment.expires_at is None:
         return now_s + app.settings.payment_ttl_s
     if new_payment.expires_at <= now_s:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from florin_server.accounts.store import standing
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
 from florin_server.compliance.buyer_data.service import requirement
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import (
@@ -19,6 +21,7 @@ from florin_server.domain.payments.payment import (
     PaymentStatus,
     ResolvedBuild,
 )
+from florin_server.limits.context import LimitContext
 from florin_server.money.payments.service.load import (
     chain_unavailable_error,
     get_open_option,
@@ -28,8 +31,24 @@ from florin_server.money.payments.service.load import (
 from florin_server.money.payments.store import payments
 from florin_server.money.payouts.service.opening import list_openable, list_receiving_accounts
 from florin_server.money.settlement.store import durable_nonces
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable, ReceiverUnavailable
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +61,7 @@ _NONCE_HOLD_US = 3600 * 1_000_000
 
 
 async def fetch(
-    app: App,
+    app: _Context,
     caller: Caller,
     payment_ref: str,
     option_id: str,
@@ -76,7 +95,12 @@ async def fetch(
 
 
 async def _resolve(
-    app: App, caller: Caller, payment: Payment, option: PaymentOption, *, is_durable: bool = True
+    app: _Context,
+    caller: Caller,
+    payment: Payment,
+    option: PaymentOption,
+    *,
+    is_durable: bool = True,
 ) -> Sequence[ResolvedBuild]:
     """Return all that was issued for the option, the newest first; one more if it is needed now.
 
@@ -124,7 +148,7 @@ async def _resolve(
 
 
 async def _is_usable(
-    app: App, option: PaymentOption, resolved_builds: Sequence[ResolvedBuild]
+    app: StorageContext, option: PaymentOption, resolved_builds: Sequence[ResolvedBuild]
 ) -> bool:
     """Return False if the newest that was issued has a nonce that is not kept for the option."""
     if not resolved_builds or not resolved_builds[0].has_nonce:
@@ -134,7 +158,7 @@ async def _is_usable(
 
 
 async def _find_free_nonce(
-    app: App, rail: Rail, until_us: int, request: durable_nonces.NonceRequest
+    app: StorageContext, rail: Rail, until_us: int, request: durable_nonces.NonceRequest
 ) -> FreeNonce | None:
     """Return a free durable nonce if the buyer can need one and no share is exceeded."""
     slow = until_us - app.clock.now_us() >= _SLOW_BUYER_US
@@ -145,14 +169,16 @@ async def _find_free_nonce(
     )
 
 
-def _may_take_nonce(app: App, caller: Caller, request: durable_nonces.NonceRequest) -> bool:
+def _may_take_nonce(
+    app: LimitContext, caller: Caller, request: durable_nonces.NonceRequest
+) -> bool:
     """Count a nonce against the hour of its payer, the caller and the partner."""
     return app.limits.take_nonce(
         request.payer, caller.origin, request.partner_id, is_key=caller.app is None
     )
 
 
-def _get_nonce_deadline(app: App, payment: Payment, option: PaymentOption) -> int:
+def _get_nonce_deadline(app: StorageContext, payment: Payment, option: PaymentOption) -> int:
     """Return how long a nonce is reserved for an option, microseconds since 1970."""
     ends = payment.expires_at if option.expires_at is None else option.expires_at
     return min(min(ends, payment.expires_at) * 1_000_000, app.clock.now_us() + _NONCE_HOLD_US)

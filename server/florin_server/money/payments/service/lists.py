@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import NoReturn
+from typing import NoReturn, Protocol
 
 from florin_server.accounts.store import merchants
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.columns import U256_MAX
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
@@ -18,6 +18,7 @@ from florin_server.domain.caip import parse_asset, parse_chain
 from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
 from florin_server.domain.payments.payment import Merchant, PaymentStatus
 from florin_server.domain.refusals import merchant_not_found_error
+from florin_server.money.context import TotalsContext
 from florin_server.money.payments.store.listed import PaymentListRow, list_rows
 from florin_server.money.payments.store.listing import (
     PaymentListFilters,
@@ -28,6 +29,12 @@ from florin_server.money.payments.store.listing import (
     list_positions,
 )
 from florin_server.money.payments.store.phases import PaymentPhases, find_phases
+from florin_server.rails.context import ChainContext
+
+
+class _Context(ChainContext, StorageContext, TotalsContext, Protocol):
+    """What this module uses of the application."""
+
 
 __all__ = [
     "PaymentListPage",
@@ -71,7 +78,7 @@ class PaymentListPage:
 
 
 async def list_for_partner(
-    app: App, caller: Caller, query: PaymentListQuery, ids: Sequence[str]
+    app: _Context, caller: Caller, query: PaymentListQuery, ids: Sequence[str]
 ) -> PaymentListPage:
     """Return payments of all merchants of the partner, or of the named ones."""
     if not ids:
@@ -82,7 +89,9 @@ async def list_for_partner(
     return await _read_page(app, query, _build_filters(app, caller, query, tuple(own)))
 
 
-async def list_for_merchant(app: App, caller: Caller, query: PaymentListQuery) -> PaymentListPage:
+async def list_for_merchant(
+    app: _Context, caller: Caller, query: PaymentListQuery
+) -> PaymentListPage:
     """Return payments of the calling merchant."""
     if caller.merchant is None:
         raise RuntimeError("the access rule of a merchant call must ask for a merchant")
@@ -90,7 +99,7 @@ async def list_for_merchant(app: App, caller: Caller, query: PaymentListQuery) -
 
 
 async def list_for_partner_merchant(
-    app: App, caller: Caller, query: PaymentListQuery, merchant_id: str
+    app: _Context, caller: Caller, query: PaymentListQuery, merchant_id: str
 ) -> PaymentListPage:
     """Return payments of one merchant of the partner; the history of a deleted merchant stays."""
     merchant = await app.store.read(merchants.find_merchant(merchant_id))
@@ -99,7 +108,7 @@ async def list_for_partner_merchant(
     return await _read_page(app, query, _build_filters(app, caller, query, (merchant.id,)))
 
 
-async def get_phases(app: App, payment_ids: Sequence[str]) -> dict[str, PaymentPhases]:
+async def get_phases(app: StorageContext, payment_ids: Sequence[str]) -> dict[str, PaymentPhases]:
     """Return when payments of a list were accepted and succeeded, by id."""
     return await app.store.scan(find_phases(payment_ids))
 
@@ -109,7 +118,7 @@ def _is_own(caller: Caller, merchant: Merchant) -> bool:
 
 
 async def _read_page(
-    app: App, query: PaymentListQuery, filters: PaymentListFilters
+    app: _Context, query: PaymentListQuery, filters: PaymentListFilters
 ) -> PaymentListPage:
     binding = _get_binding(filters, query.order)
     position = _parse_cursor(query, binding)
@@ -181,7 +190,7 @@ def _format_cursor(
 
 
 def _build_filters(
-    app: App, caller: Caller, query: PaymentListQuery, merchant_ids: tuple[str, ...] | None
+    app: ChainContext, caller: Caller, query: PaymentListQuery, merchant_ids: tuple[str, ...] | None
 ) -> PaymentListFilters:
     return PaymentListFilters(
         partner_id=caller.required_partner_id,
@@ -196,7 +205,9 @@ def _build_filters(
     )
 
 
-def _list_units(app: App, caller: Caller, query: PaymentListQuery) -> tuple[str, ...] | None:
+def _list_units(
+    app: ChainContext, caller: Caller, query: PaymentListQuery
+) -> tuple[str, ...] | None:
     """Return the assets that pass both filters, as units in lower case; None without a filter."""
     passing: set[str] | None = None
     if query.symbols:

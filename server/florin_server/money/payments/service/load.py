@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 from florin_server.accounts.store import merchants
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import is_payment_id_shape
@@ -19,16 +21,25 @@ from florin_server.domain.payments.payment import (
 )
 from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.money.payments.store import payments
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
+from florin_server.settings.context import SettingsContext
 
 
-def find_payment_id(app: App, payment_ref: str) -> str | None:
+class _Context(
+    ChainContext, EventContext, SettingsContext, StorageContext, WorkerContext, Protocol
+):
+    """What this module uses of the application."""
+
+
+def find_payment_id(app: SettingsContext, payment_ref: str) -> str | None:
     """Return the payment id that a path segment or link names; None if it names none."""
     payment_id = resolve_payment_id(payment_ref, app.links.hosts)
     return payment_id if is_payment_id_shape(payment_id) else None
 
 
-async def expire_if_due(app: App, payment: Payment) -> Payment:
+async def expire_if_due(app: _Context, payment: Payment) -> Payment:
     """Return the payment at present.
 
     After its time it becomes expired before any caller sees it.
@@ -56,7 +67,7 @@ def is_of_partner(caller: Caller, payment: Payment) -> bool:
 
 
 async def get_payment(
-    app: App,
+    app: _Context,
     caller: Caller,
     payment_ref: str,
     is_allowed: Callable[[Caller, Payment], bool] = is_visible,
@@ -78,7 +89,7 @@ def not_payable_error(payment: Payment) -> ApiError:
     )
 
 
-async def get_merchant(app: App, payment: Payment) -> Merchant:
+async def get_merchant(app: StorageContext, payment: Payment) -> Merchant:
     """Return the payment's merchant; it is kept as long as its payments."""
     merchant = await app.store.read(merchants.find_merchant(payment.merchant_id))
     if merchant is None:
@@ -86,7 +97,7 @@ async def get_merchant(app: App, payment: Payment) -> Merchant:
     return merchant
 
 
-async def get_head(app: App, rail: Rail) -> int:
+async def get_head(app: WorkerContext, rail: Rail) -> int:
     """Return a chain's head, or an earlier one; RailUnavailable if it is unknown.
 
     The head that the chain's settler has read is no newer than the chain's, and costs no node call.
@@ -94,14 +105,16 @@ async def get_head(app: App, rail: Rail) -> int:
     return app.settlers[rail.chain_id].head or (await rail.observer.get_head()).number
 
 
-async def get_open_option(app: App, payment: Payment, option_id: str) -> PaymentOption:
+async def get_open_option(app: _Context, payment: Payment, option_id: str) -> PaymentOption:
     """Return the payment's option, if it exists and its price still holds."""
     return require_open_option(
         app, payment, await app.store.read(payments.find_option(payment.id, option_id))
     )
 
 
-def require_open_option(app: App, payment: Payment, option: PaymentOption | None) -> PaymentOption:
+def require_open_option(
+    app: _Context, payment: Payment, option: PaymentOption | None
+) -> PaymentOption:
     """Return the option if it is still open, of an option that was read before."""
     if option is None:
         raise ApiError(ErrorCode.INVALID_PARAMS, "Unknown option")

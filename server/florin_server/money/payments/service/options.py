@@ -7,14 +7,16 @@ import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from florin_server.accounts.service.own_accounts import find_reserved_role
 from florin_server.accounts.store import destinations
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.buyer_data.service import requirement
 from florin_server.compliance.buyer_data.service.requirement import DataRequirement
+from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import check_lists, is_blocked
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonicalize_account, canonicalize_asset
@@ -23,12 +25,16 @@ from florin_server.domain.money import compute_share
 from florin_server.domain.payments.payment import Payment, PaymentOption, PaymentStatus
 from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.domain.settlement.settle_times import round_promise
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import funding, relayer_funds, worth
 from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
 from florin_server.money.payments.service.price import find_price
 from florin_server.money.payments.store import new_options, payments
 from florin_server.money.payouts.service.opening import list_openable, list_receiving_accounts
 from florin_server.money.settlement import service as gas_budgets
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import (
@@ -37,6 +43,23 @@ from florin_server.rails.types import (
     RailUnavailable,
     Split,
 )
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    MeterContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 # payer, asset, value
 _QuoteKey: TypeAlias = tuple[str, str, int]
@@ -70,7 +93,7 @@ class _SearchContext:
 
 
 async def list_options(
-    app: App, caller: Caller, payment_ref: str, accounts: Sequence[str]
+    app: _Context, caller: Caller, payment_ref: str, accounts: Sequence[str]
 ) -> PaymentOptions:
     """List the options of a payment for the given accounts, best first.
 
@@ -140,7 +163,7 @@ def _with_account(option: PaymentOption, account: str) -> PaymentOption:
 
 
 async def _store_options(
-    app: App,
+    app: _Context,
     caller: Caller,
     payment: Payment,
     existing: Sequence[PaymentOption],
@@ -164,7 +187,7 @@ async def _store_options(
 
 
 def _group_by_rail(
-    app: App, payment: Payment, accounts: Sequence[str]
+    app: _Context, payment: Payment, accounts: Sequence[str]
 ) -> list[tuple[Rail, dict[str, str]]]:
     """Sort the accounts by rail, as {canonical: as written}; skip all others."""
     rails = [rail for rail in app.rails.values() if rail.live is payment.live]
@@ -182,7 +205,7 @@ def _group_by_rail(
 
 
 async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
-    app: App,
+    app: _Context,
     caller: Caller,
     payment: Payment,
     rail: Rail,
@@ -261,14 +284,14 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     ]
 
 
-def _promise_s(app: App, rail: Rail, offer: PaymentOption) -> int:
+def _promise_s(app: ChainContext, rail: Rail, offer: PaymentOption) -> int:
     """Return the seconds from confirm to final that are promised for an offer's amount."""
     usual_s = app.chains[rail.chain_id].get_promised_s(offer.eta_s, rail.eta_s)
     return round_promise(usual_s + rail.extra_wait_s(offer.asset, offer.value))
 
 
 async def _list_refused_assets(  # noqa: PLR0917  (one of each, none alike)
-    app: App,
+    app: ChainContext,
     payment: Payment,
     rail: Rail,
     prices: Mapping[str, int],
@@ -296,7 +319,9 @@ async def _list_refused_assets(  # noqa: PLR0917  (one of each, none alike)
     return frozenset(obstacles)
 
 
-def _get_quote_expiries(app: App, existing: Sequence[PaymentOption]) -> dict[_QuoteKey, int]:
+def _get_quote_expiries(
+    app: StorageContext, existing: Sequence[PaymentOption]
+) -> dict[_QuoteKey, int]:
     """Return the expiries of the earlier quotes that are still valid."""
     now_us = app.clock.now_us()
     return {
@@ -311,7 +336,7 @@ def _normalize_asset(asset: str) -> str:
     return canonicalize_asset(asset, checksum=False)
 
 
-def _list_fixed_fees(app: App, payment: Payment, assets: Sequence[Asset]) -> dict[str, int]:
+def _list_fixed_fees(app: _Context, payment: Payment, assets: Sequence[Asset]) -> dict[str, int]:
     """Return the fixed fee in each asset in which it is known; an unknown fee is not 0."""
     fees = {}
     for asset in assets:
@@ -328,7 +353,7 @@ def _list_fixed_fees(app: App, payment: Payment, assets: Sequence[Asset]) -> dic
 
 
 def _compute_split(  # noqa: PLR0917  (one of each, none alike)
-    app: App,
+    app: SettingsContext,
     rail: Rail,
     asset: str,
     value: int,

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from florin_server.accounts.service.wallets import get_checkout_app
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import CredentialStatus
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.addresses import get_peer_network
@@ -21,8 +23,29 @@ from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.features.monitoring.service import clock
 from florin_server.idempotency.service import discard_response
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import panel_wallet
 from florin_server.money.payments.service.simulate import simulate
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    MeterContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 OUTCOMES: Final[Mapping[str, PaymentStateEvent]] = {
     "succeeded": PaymentStateEvent.SIMULATE_SUCCEEDED,
@@ -47,7 +70,7 @@ class SandboxPanel:
     steps: Sequence[int]
 
 
-def find_panel(app: App, payment: Payment) -> SandboxPanel | None:
+def find_panel(app: _Context, payment: Payment) -> SandboxPanel | None:
     """Return the available actions; None for live payments and payments that have ended."""
     if not _is_allowed(app, payment):
         return None
@@ -69,7 +92,7 @@ def find_panel(app: App, payment: Payment) -> SandboxPanel | None:
     return panel if panel.chains or outcomes or steps else None
 
 
-async def pay(app: App, payment: Payment, chain_id: str, peer: str) -> None:
+async def pay(app: _Context, payment: Payment, chain_id: str, peer: str) -> None:
     """Pay with the test wallet on a chain; ApiError as for a wallet's calls."""
     _require_panel(app, payment)
     own = await get_checkout_app(app, live=False)
@@ -84,7 +107,7 @@ async def pay(app: App, payment: Payment, chain_id: str, peer: str) -> None:
     await panel_wallet.pay(app, caller, payment, chain_id)
 
 
-async def set_outcome(app: App, payment: Payment, outcome: str) -> None:
+async def set_outcome(app: _Context, payment: Payment, outcome: str) -> None:
     """Set the outcome of a payment; ApiError(invalid_state) if it can no longer have it."""
     _require_panel(app, payment)
     event = OUTCOMES.get(outcome)
@@ -94,7 +117,7 @@ async def set_outcome(app: App, payment: Payment, outcome: str) -> None:
     await simulate(app, caller, payment.id, event, discard_response)
 
 
-async def advance_clock(app: App, payment: Payment, seconds: int) -> None:
+async def advance_clock(app: _Context, payment: Payment, seconds: int) -> None:
     """Advance the installation's clock by one of the steps; ApiError(invalid_state)."""
     _require_panel(app, payment)
     if seconds not in STEPS:
@@ -102,10 +125,10 @@ async def advance_clock(app: App, payment: Payment, seconds: int) -> None:
     await clock.advance(app, Caller(live=False), seconds, discard_response)
 
 
-def _is_allowed(app: App, payment: Payment) -> bool:
+def _is_allowed(app: SettingsContext, payment: Payment) -> bool:
     return app.settings.has_test_panel and not payment.live
 
 
-def _require_panel(app: App, payment: Payment) -> None:
+def _require_panel(app: SettingsContext, payment: Payment) -> None:
     if not _is_allowed(app, payment):
         raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)

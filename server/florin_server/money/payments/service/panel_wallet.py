@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from eth_account import Account
 from eth_account.messages import encode_typed_data
@@ -18,26 +18,49 @@ from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.transaction import VersionedTransaction
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Action, Payment, PaymentOption
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.fetch import fetch
 from florin_server.money.payments.service.options import list_options
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    LimitContext,
+    MeterContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _EVM: Final = "eip155:"
 _TYPED_DATA: Final = "eth_signTypedData_v4"
 _SOLANA: Final = "solana_signTransaction"
 
 
-def list_rails(app: App) -> Sequence[Rail]:
+def list_rails(app: ChainContext) -> Sequence[Rail]:
     """Return the chains that it can pay on: those that give test money."""
     return [rail for rail in app.rails.values() if not rail.live and rail.faucet and rail.assets]
 
 
-async def pay(app: App, caller: Caller, payment: Payment, chain_id: str) -> Payment:
+async def pay(app: _Context, caller: Caller, payment: Payment, chain_id: str) -> Payment:
     """Pay a test payment on a chain with a signature; return the payment afterwards.
 
     ApiError as for a wallet's calls; invalid_state if the chain offers nothing to sign.
@@ -62,7 +85,7 @@ async def pay(app: App, caller: Caller, payment: Payment, chain_id: str) -> Paym
 
 
 async def _list_actions(
-    app: App, caller: Caller, payment: Payment, option: PaymentOption
+    app: _Context, caller: Caller, payment: Payment, option: PaymentOption
 ) -> Sequence[Action]:
     build = option.build
     return await fetch(app, caller, payment.id, option.id, build.data if build else "")

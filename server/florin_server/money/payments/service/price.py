@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.domain.money import CURRENCIES, convert_up
 from florin_server.domain.payments.payment import Payment
+from florin_server.rails.context import ChainContext
 from florin_server.rails.pricing.prices import PriceRate
 from florin_server.rails.types import Asset
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +26,7 @@ class AssetPrice:
     rate: PriceRate | None = None
 
 
-def find_price(app: App, payment: Payment, asset: Asset) -> AssetPrice | None:
+def find_price(app: _Context, payment: Payment, asset: Asset) -> AssetPrice | None:
     """Return the payment's amount in an asset, rounded up; None if the asset cannot pay."""
     if payment.unit == f"caip19/{asset.id}":
         return AssetPrice(payment.value)
@@ -45,7 +52,7 @@ def _get_max_units(asset: Asset) -> int:
     return 2**bits - 1  # type: ignore[no-any-return]
 
 
-def _is_at_peg(app: App, asset: Asset, currency: str) -> bool:
+def _is_at_peg(app: _Context, asset: Asset, currency: str) -> bool:
     """Return False if the operator wants an asset's peg to be watched, and it is off or unknown."""
     percent = app.settings.prices.peg_off_max_percent
     if percent is None or currency not in app.settings.prices.pairs.get(asset.id, {}):

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from typing import Final, Protocol
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 # the settler of this process checks more often; where another process settles, options do
 _REFRESH_US: Final = 30_000_000
@@ -15,7 +22,7 @@ _REFRESH_US: Final = 30_000_000
 _REFRESH_EMPTY_US: Final = 1_000_000
 
 
-async def describe_problem(app: Core, rail: Rail) -> str:
+async def describe_problem(app: _Context, rail: Rail) -> str:
     """Return why no payment can be settled for lack of coin; empty if one can.
 
     Nodes are called every 30 seconds at most, or every second while coin is missing, for any number
@@ -35,7 +42,7 @@ async def describe_problem(app: Core, rail: Rail) -> str:
     return state.funding_problem
 
 
-async def _refresh_funds(app: Core, rail: Rail, now_us: int) -> None:
+async def _refresh_funds(app: _Context, rail: Rail, now_us: int) -> None:
     try:
         async with asyncio.timeout(app.settings.discovery_s):
             shortages = await rail.relay.list_shortages()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError
 from florin_server.domain.money import Amount
@@ -15,10 +17,19 @@ from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.payments.service.load import get_payment, is_of_partner
 from florin_server.money.payments.service.price import find_price
 from florin_server.money.payments.store import simulation
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext, EventContext, SettingsContext, StorageContext, WorkerContext, Protocol
+):
+    """What this module uses of the application."""
 
 
 async def simulate(
-    app: App,
+    app: _Context,
     caller: Caller,
     payment_ref: str,
     event: PaymentStateEvent,
@@ -39,7 +50,7 @@ async def simulate(
     return outcome if isinstance(outcome, StoredResponse) else await app.publish_change(outcome)
 
 
-def get_requested_amount(app: App, payment: Payment) -> Amount:
+def get_requested_amount(app: _Context, payment: Payment) -> Amount:
     """Return the payment's price in the first asset that can pay it, else in its own unit."""
     for _, asset in app.list_assets(live=payment.live).values():
         if (cost := find_price(app, payment, asset)) is not None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.payments.state import PaymentStateEvent
@@ -15,6 +16,16 @@ from florin_server.money.payments.store import payments
 from florin_server.money.payments.store.payments import PaymentEventRecord
 from florin_server.money.refunds.service import list_refunds
 from florin_server.money.settlement.store import traced
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext, EventContext, SettingsContext, StorageContext, WorkerContext, Protocol
+):
+    """What this module uses of the application."""
+
 
 # only the operator can see that a payer is blocked
 _BLOCKED: Final = frozenset(
@@ -62,7 +73,7 @@ class PaymentTrace:
     transaction: PaymentTransaction | None
 
 
-async def list_changes(app: App, payment: Payment) -> list[PaymentEventRecord]:
+async def list_changes(app: StorageContext, payment: Payment) -> list[PaymentEventRecord]:
     """Return the history of a payment, as its merchant can see it; the oldest first."""
     event_records: list[PaymentEventRecord] = []
     before = None
@@ -75,7 +86,7 @@ async def list_changes(app: App, payment: Payment) -> list[PaymentEventRecord]:
     return event_records
 
 
-async def get_trace(app: App, payment_ref: str) -> PaymentTrace:
+async def get_trace(app: _Context, payment_ref: str) -> PaymentTrace:
     """Return the full history of any payment, for the operator; payment_not_found."""
     payment_id = find_payment_id(app, payment_ref)
     found_payment = await app.store.reader.find_payment(payment_id) if payment_id else None
@@ -91,7 +102,7 @@ async def get_trace(app: App, payment_ref: str) -> PaymentTrace:
     )
 
 
-async def _find_transaction(app: App, payment: Payment) -> PaymentTransaction | None:
+async def _find_transaction(app: _Context, payment: Payment) -> PaymentTransaction | None:
     """Return the transaction, with its block if Florin sent it and never raised its fee."""
     if payment.tx_id is None or payment.option_unit is None:
         return None

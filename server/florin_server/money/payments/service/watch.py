@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.money.payouts.service import payouts
 from florin_server.money.refunds import store as refunds
+from florin_server.rails.context import ChainContext
 
 
-def watch(app: App, payment: Payment, after_version: int | None) -> AsyncIterator[Payment]:
+class _Context(ChainContext, EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
+
+def watch(app: EventContext, payment: Payment, after_version: int | None) -> AsyncIterator[Payment]:
     """Yield the payment now, then its newest state whenever there is a newer one.
 
     Only versions above `after_version`.
@@ -20,7 +27,9 @@ def watch(app: App, payment: Payment, after_version: int | None) -> AsyncIterato
     return app.payment_feed.watch(payment.id, -1 if after_version is None else after_version)
 
 
-async def watch_refund(app: App, payment: Payment, refund_id: str = "") -> AsyncIterator[Refund]:
+async def watch_refund(
+    app: _Context, payment: Payment, refund_id: str = ""
+) -> AsyncIterator[Refund]:
     """Yield a refund of a payment as it is now, then whenever its status changes.
 
     The newest refund if none is named. ApiError(invalid_state) without a refund,
@@ -46,7 +55,7 @@ async def watch_refund(app: App, payment: Payment, refund_id: str = "") -> Async
         yield refund
 
 
-async def watch_payout(app: App, payout_id: str) -> AsyncIterator[Payout]:
+async def watch_payout(app: _Context, payout_id: str) -> AsyncIterator[Payout]:
     """Yield a payout now, then after each change.
 
     ApiError(invalid_params) for an unknown payout.

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.db.context import StorageContext
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.payments.payment import Payment
+from florin_server.rails.context import ChainContext
 from florin_server.rails.pricing.prices import parse_decimal
 from florin_server.rails.types import Asset
 from florin_server.settings.amounts import CurrencyAmounts
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 # the unit of a plain number of `fee_fixed`: minor units of the usual dollar and euro tokens
 _PLAIN_FEE_DECIMALS = 6
@@ -29,7 +37,7 @@ class CurrencyValue:
     currency: str
 
 
-def list_payable_currencies(app: App, *, live: bool) -> frozenset[str]:
+def list_payable_currencies(app: _Context, *, live: bool) -> frozenset[str]:
     """Return the currencies that an asset of the settings can pay, known rate or not.
 
     A source of prices that is down takes none out.
@@ -42,7 +50,7 @@ def list_payable_currencies(app: App, *, live: bool) -> frozenset[str]:
     return frozenset(currencies)
 
 
-def list_accepted_currencies(app: App, *, live: bool) -> tuple[str, ...]:
+def list_accepted_currencies(app: _Context, *, live: bool) -> tuple[str, ...]:
     """Return the enabled currencies in which payments are created in a mode.
 
     A mode without chains can pay nothing, and refuses no currency for that.
@@ -53,7 +61,9 @@ def list_accepted_currencies(app: App, *, live: bool) -> tuple[str, ...]:
     return tuple(code for code in app.settings.currencies if code in payable)
 
 
-def find_minimum(app: App, *, live: bool, currency: str | None, asset: Asset | None) -> int | None:
+def find_minimum(
+    app: _Context, *, live: bool, currency: str | None, asset: Asset | None
+) -> int | None:
     """Return the smallest amount of a payment in a currency, or else in an asset.
 
     None if no peg or rate converts the setting now.
@@ -82,7 +92,7 @@ def find_minimum(app: App, *, live: bool, currency: str | None, asset: Asset | N
 
 
 def may_minimum_be_unknown(
-    app: App, *, live: bool, currency: str | None, asset: Asset | None
+    app: _Context, *, live: bool, currency: str | None, asset: Asset | None
 ) -> bool:
     """Return whether a price source that is down can be the only reason for an unknown minimum."""
     priced = [
@@ -97,7 +107,7 @@ def may_minimum_be_unknown(
     return any(currency in _list_priced_currencies(app, asset_id) for asset_id in priced)
 
 
-def find_fixed_fee(app: App, payment: Payment, asset: Asset) -> int | None:
+def find_fixed_fee(app: _Context, payment: Payment, asset: Asset) -> int | None:
     """Return the fixed fee of a payment in an asset's minor units.
 
     None if it cannot be converted.
@@ -121,7 +131,7 @@ def find_fixed_fee(app: App, payment: Payment, asset: Asset) -> int | None:
     return next((value for value in converted if value is not None), None)
 
 
-def convert(app: App, *, live: bool, amount: CurrencyValue, currency: str) -> int | None:
+def convert(app: _Context, *, live: bool, amount: CurrencyValue, currency: str) -> int | None:
     """Return an amount in minor units of another currency; None without rates."""
     return _convert_to_currency(app, live, amount, currency)
 
@@ -130,13 +140,13 @@ def _list_amounts(setting: CurrencyAmounts) -> list[tuple[str, int]]:
     return list(setting.by_currency.items())
 
 
-def _list_priced_currencies(app: App, asset_id: str) -> set[str]:
+def _list_priced_currencies(app: SettingsContext, asset_id: str) -> set[str]:
     """Return the currencies for which the settings have a price of an asset, or a source."""
     settings = app.settings
     return {*settings.rates.get(asset_id, {}), *settings.prices.pairs.get(asset_id, {})}
 
 
-def _list_currencies(app: App, asset: Asset | None, preferred: str | None) -> list[str]:
+def _list_currencies(app: SettingsContext, asset: Asset | None, preferred: str | None) -> list[str]:
     """Return the currencies in which an asset has a value, the best known first."""
     if asset is None:
         return []
@@ -147,7 +157,7 @@ def _list_currencies(app: App, asset: Asset | None, preferred: str | None) -> li
     return sorted(dict.fromkeys([*usual, *sorted(priced)]), key=lambda code: code != preferred)
 
 
-def _find_price(app: App, asset: Asset, currency: str) -> tuple[int, int] | None:
+def _find_price(app: _Context, asset: Asset, currency: str) -> tuple[int, int] | None:
     """Return what one whole unit of an asset costs as (digits, digits behind the point)."""
     if asset.peg == currency:
         return 1, 0
@@ -155,7 +165,7 @@ def _find_price(app: App, asset: Asset, currency: str) -> tuple[int, int] | None
     return None if rate is None else parse_decimal(rate.price)
 
 
-def _convert_to_asset(app: App, live: bool, amount: CurrencyValue, asset: Asset) -> int | None:
+def _convert_to_asset(app: _Context, live: bool, amount: CurrencyValue, asset: Asset) -> int | None:
     if (price := _find_price(app, asset, amount.currency)) is not None:
         return _divide_rounding_up(amount, price, asset.decimals)
     for code in _list_currencies(app, asset, None):
@@ -176,7 +186,9 @@ def _convert_to_asset(app: App, live: bool, amount: CurrencyValue, asset: Asset)
 _GUARD_DECIMALS = 30
 
 
-def _convert_to_currency(app: App, live: bool, amount: CurrencyValue, currency: str) -> int | None:
+def _convert_to_currency(
+    app: _Context, live: bool, amount: CurrencyValue, currency: str
+) -> int | None:
     decimals = CURRENCIES[currency].decimals
     if amount.currency == currency:
         return int(-(-amount.value * 10**decimals // 10**amount.decimals))
@@ -184,7 +196,7 @@ def _convert_to_currency(app: App, live: bool, amount: CurrencyValue, currency: 
 
 
 def _convert_through_asset(
-    app: App,
+    app: _Context,
     live: bool,
     amount: CurrencyValue,
     currency: str,
@@ -200,7 +212,7 @@ def _convert_through_asset(
 
 
 def _list_common_prices(
-    app: App,
+    app: _Context,
     live: bool,
     from_currency: str,
     to_currency: str,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Protocol
 
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import is_blocked
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import generate_short_id
@@ -17,6 +20,11 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import payments
 from florin_server.money.payouts.store import held_money, payouts
 
+
+class _Context(EventContext, ScreeningContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
+
 _log = logging.getLogger(__name__)
 
 # the size of one response; older items are history
@@ -26,20 +34,20 @@ _WAITING_TEXT = (
 )
 
 
-async def list_held_money(app: App, *, include_closed: bool) -> list[HeldMoney]:
+async def list_held_money(app: StorageContext, *, include_closed: bool) -> list[HeldMoney]:
     """Return held money, the newest first: what is neither released nor returned, or all."""
     return await app.store.scan(
         held_money.list_held_money(_LIST_MAX, include_closed=include_closed)
     )
 
 
-async def count_waiting(app: App) -> int:
+async def count_waiting(app: StorageContext) -> int:
     """Return how many decisions are required."""
     counts = await app.store.read(held_money.count_unresolved())
     return sum(count for _, state, count in counts if state is HeldMoneyState.HELD)
 
 
-async def describe_problem(app: App, chain_id: str) -> str:
+async def describe_problem(app: StorageContext, chain_id: str) -> str:
     """Return what the operator has to check on a chain, in a sentence; empty if nothing."""
     return describe(await app.store.read(held_money.count_unresolved())).get(chain_id, "")
 
@@ -54,7 +62,12 @@ def describe(counts: list[tuple[str, HeldMoneyState, int]]) -> dict[str, str]:
 
 
 async def resolve(
-    app: App, held_id: str, verdict: HeldMoneyState, note: str, *, even_if_blocked: bool = False
+    app: _Context,
+    held_id: str,
+    verdict: HeldMoneyState,
+    note: str,
+    *,
+    even_if_blocked: bool = False,
 ) -> HeldMoney:
     """Resolve held money by the operator's decision; the same decision again changes nothing.
 
@@ -96,7 +109,7 @@ async def resolve(
 
 @operation
 def _resolve(
-    app: App, held_id: str, verdict: HeldMoneyState, note: str, *, even_if_blocked: bool
+    app: StorageContext, held_id: str, verdict: HeldMoneyState, note: str, *, even_if_blocked: bool
 ) -> Op[tuple[HeldMoney, Payment | None]]:
     money = yield from held_money.lock(held_id)
     if money is None:
@@ -147,7 +160,7 @@ def _settle(held: HeldMoney, payment: Payment, note: str, now_us: int) -> Op[Non
         )
 
 
-def _build_payout(app: App, held: HeldMoney, payment: Payment, now_us: int) -> Payout:
+def _build_payout(app: StorageContext, held: HeldMoney, payment: Payment, now_us: int) -> Payout:
     """Return the payout of held money: all of it that Florin has, including the fee."""
     return Payout(
         id=generate_short_id("pout_", app.randbytes),

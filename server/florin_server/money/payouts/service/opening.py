@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
 from florin_server.money.settlement.store import token_accounts
@@ -23,7 +23,7 @@ def list_receiving_accounts(asset: str, split: Split) -> list[AssetAccount]:
 
 
 async def list_openable(
-    app: Core, rail: Rail, merchant_id: str, accounts: Iterable[AssetAccount]
+    app: StorageContext, rail: Rail, merchant_id: str, accounts: Iterable[AssetAccount]
 ) -> frozenset[AssetAccount]:
     """Return the accounts that can be opened now for a merchant; none where none is needed."""
     work = rail.token_accounts
@@ -41,7 +41,11 @@ async def list_openable(
 
 @operation
 def claim(
-    app: Core, rail: Rail, merchant_id: str, subject_id: str, accounts: Sequence[AssetAccount]
+    app: StorageContext,
+    rail: Rail,
+    merchant_id: str,
+    subject_id: str,
+    accounts: Sequence[AssetAccount],
 ) -> Op[None]:
     """Claim openings, as part of an operation that releases work; or raise AccountNotOpenable."""
     if rail.token_accounts is not None and accounts:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from florin_server.accounts.service.own_accounts import find_reserved_role
 from florin_server.accounts.store import destinations, merchants
-from florin_server.app.core import App
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.caip import canonicalize_account, canonicalize_asset, parse_asset
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
@@ -17,7 +19,13 @@ from florin_server.domain.payments.payment import Merchant, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.money.payouts.store import held_money, payouts
 from florin_server.money.refunds import store as refunds
+from florin_server.rails.context import ChainContext
 from florin_server.rails.types import Asset
+
+
+class _Context(ChainContext, EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +34,7 @@ _LIST_MAX = 1000
 _NO_KEY = "this installation has no treasury key for the chain"
 
 
-async def list_payouts(app: App, *, include_closed: bool) -> list[Payout]:
+async def list_payouts(app: _Context, *, include_closed: bool) -> list[Payout]:
     """Return payouts, the newest first: those that are neither done nor refused, or all."""
     found_payouts = await app.store.scan(
         payouts.list_payouts(_LIST_MAX, include_closed=include_closed)
@@ -37,7 +45,7 @@ async def list_payouts(app: App, *, include_closed: bool) -> list[Payout]:
     ]
 
 
-async def find_payout(app: App, payout_id: str) -> Payout | None:
+async def find_payout(app: _Context, payout_id: str) -> Payout | None:
     """Return a payout without the worker's own data; None for an unknown payout."""
     payout = await app.store.read(payouts.find(payout_id))
     if payout is None:
@@ -46,7 +54,7 @@ async def find_payout(app: App, payout_id: str) -> Payout | None:
     return replace(payout, problem=problem, retry_at_us=0, lapses_at=None)
 
 
-async def list_problems(app: App, chain_id: str) -> list[str]:
+async def list_problems(app: _Context, chain_id: str) -> list[str]:
     """Return what keeps the payouts of a chain from being sent, in sentences."""
     counts: dict[str, int] = {}
     for chain, problem, count in await app.store.read(payouts.count_problems()):
@@ -81,7 +89,7 @@ class PayoutPreview:
     problem: str
 
 
-async def preview(app: App, merchant_id: str, asset: str, amount: int | None) -> PayoutPreview:
+async def preview(app: _Context, merchant_id: str, asset: str, amount: int | None) -> PayoutPreview:
     """Return what `create` would send; it is refused as that would be."""
     plan = await app.store.read(_plan(app, merchant_id, _normalize_asset(asset), amount))
     rail = app.rails.get(plan.chain_id)
@@ -95,7 +103,7 @@ async def preview(app: App, merchant_id: str, asset: str, amount: int | None) ->
 
 
 async def create(
-    app: App, merchant_id: str, asset: str, amount: int | None, account: str = ""
+    app: _Context, merchant_id: str, asset: str, amount: int | None, account: str = ""
 ) -> Payout:
     """Pay a merchant what it is owed in an asset (CAIP-19), or a part of it in minor units.
 
@@ -110,7 +118,7 @@ async def create(
     return payout
 
 
-async def refuse(app: App, payout_id: str) -> Payout:
+async def refuse(app: _Context, payout_id: str) -> Payout:
     """Refuse a waiting payout for good; the refund that it pays fails, held money is kept.
 
     invalid_params for an unknown payout, invalid_state if it is not waiting any more, or if its
@@ -121,7 +129,7 @@ async def refuse(app: App, payout_id: str) -> Payout:
     return refused_payout
 
 
-async def resolve(app: App, payout_id: str, *, is_paid: bool) -> Payout:
+async def resolve(app: _Context, payout_id: str, *, is_paid: bool) -> Payout:
     """Resolve a payout whose final transaction proves nothing, by the operator's statement.
 
     A paid payout is done and posted; an unpaid one waits for another transaction. invalid_params
@@ -162,7 +170,7 @@ def _normalize_asset(asset: str) -> str:
 
 
 @operation
-def _plan(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[PayoutPlan]:
+def _plan(app: ChainContext, merchant_id: str, asset: str, amount: int | None) -> Op[PayoutPlan]:
     merchant = yield from merchants.find_merchant(merchant_id)
     if merchant is None:
         raise ApiError(ErrorCode.MERCHANT_NOT_FOUND)
@@ -182,7 +190,9 @@ def _plan(app: App, merchant_id: str, asset: str, amount: int | None) -> Op[Payo
 
 
 @operation
-def _create(app: App, merchant_id: str, asset: str, amount: int | None, account: str) -> Op[Payout]:
+def _create(
+    app: _Context, merchant_id: str, asset: str, amount: int | None, account: str
+) -> Op[Payout]:
     # two simultaneous requests must not be promised the same money
     yield from merchants.lock(merchant_id)
     plan = yield from _plan(app, merchant_id, asset, amount)
@@ -235,12 +245,12 @@ def _require_unpromised(payout_id: str) -> Op[None]:
         )
 
 
-def _find_shortfall(app: App, payout: Payout) -> str | None:
+def _find_shortfall(app: ChainContext, payout: Payout) -> str | None:
     waits = payout.status is PayoutStatus.WAITING
     return (_describe_missing_key(app, payout.chain_id) or None) if waits else None
 
 
-def _describe_missing_key(app: App, chain_id: str) -> str:
+def _describe_missing_key(app: ChainContext, chain_id: str) -> str:
     """Return why a chain can pay nothing out; empty if it can, or is not here."""
     if not app.rails:
         return ""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext
 from florin_server.db import installation
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx
@@ -19,8 +21,14 @@ from florin_server.money.settlement.worker.key_nonces import (
 )
 from florin_server.money.settlement.worker.tx_sender import EndedTransaction, TxSender
 from florin_server.operations.store import executors
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import SignedTransaction, TreasuryTransaction
+
+
+class _Context(ChainContext, EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -29,7 +37,7 @@ _PAGE_SIZE = 100
 
 
 async def adopt(
-    app: Core,
+    app: StorageContext,
     rail: Rail,
     sender: TxSender,
     lost_transfers: Mapping[int, TreasuryTransaction | None],
@@ -59,7 +67,7 @@ async def adopt(
         await _record_adopted(app, sender, payout, nonce, SignedTransaction(sent.raw, sent.hash))
 
 
-async def check_history(app: Core, rail: Rail, sender: TxSender) -> None:
+async def check_history(app: _Context, rail: Rail, sender: TxSender) -> None:
     """Pause all payouts if the treasury signed what the store does not know, and adopt payouts.
 
     It checks what is final since the last check, which it stores; the first check only stores.
@@ -96,14 +104,18 @@ async def check_history(app: Core, rail: Rail, sender: TxSender) -> None:
 
 
 async def _record_adopted(
-    app: Core, sender: TxSender, payout: Payout, nonce: int, transaction: SignedTransaction
+    app: StorageContext,
+    sender: TxSender,
+    payout: Payout,
+    nonce: int,
+    transaction: SignedTransaction,
 ) -> None:
     """Claim a waiting payout for a transaction that made it, which the sender follows from now."""
     claim = payouts.claim(payout, transaction.hash, None, None, app.clock.now_us())
     await sender.adopt(payout.id, nonce, transaction, claim)
 
 
-async def check_database(app: Core) -> str:
+async def check_database(app: _Context) -> str:
     """Pause all payouts if writes go to another database than before; return which it is."""
     pay_out, now_us = list_payout_accounts(app), app.clock.now_us()
 
@@ -123,7 +135,7 @@ async def check_database(app: Core) -> str:
 
 
 async def pause_for_unknown_transactions(
-    app: Core, rail: Rail, sender: TxSender, ended_txs: Sequence[EndedTransaction]
+    app: _Context, rail: Rail, sender: TxSender, ended_txs: Sequence[EndedTransaction]
 ) -> dict[int, TreasuryTransaction | None]:
     """Pause all payouts if nonces were taken by transactions that the store does not know.
 
@@ -145,7 +157,7 @@ async def pause_for_unknown_transactions(
     return lost
 
 
-async def _is_recorded(app: Core, rail: Rail, sender: TxSender, tx: ChainTx) -> bool:
+async def _is_recorded(app: StorageContext, rail: Rail, sender: TxSender, tx: ChainTx) -> bool:
     """Return True if another transaction with its nonce is stored."""
     at_nonce = chain_txs.list_at_nonce(rail.chain_id, sender.address, tx.nonce)
     return any(each_tx.id != tx.id for each_tx in await app.store.read(at_nonce))

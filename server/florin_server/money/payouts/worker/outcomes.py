@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.domain.ledger.postings import build_payout_posting
 from florin_server.domain.payouts.payout import Payout
 from florin_server.money.payouts.store.payouts import PayoutOutcome
@@ -17,7 +17,11 @@ _FAILED_MIN_US = 60_000_000
 
 
 async def get_outcome(
-    app: Core, rail: Rail, treasury: TreasuryPayouts, payout: Payout, ended_tx: EndedTransaction
+    app: StorageContext,
+    rail: Rail,
+    treasury: TreasuryPayouts,
+    payout: Payout,
+    ended_tx: EndedTransaction,
 ) -> PayoutOutcome:
     """Return whether a payout is done, waits again, or is left to the operator."""
     tx = ended_tx.tx

@@ -12,12 +12,15 @@ from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Protocol
 
 from florin_server.accounts.service.own_accounts import find_reserved_role
-from florin_server.app.core import Core
 from florin_server.base.clock import wait_for_first
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import check_lists, is_blocked
 from florin_server.db import installation
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, StoreError, operation
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.conditions import ConditionName
@@ -45,8 +48,10 @@ from florin_server.money.settlement.worker.tx_sender import (
     TxSender,
     get_lease_name,
 )
+from florin_server.operations.context import QuarantineContext
 from florin_server.operations.store import executors
 from florin_server.operations.worker import StepFailed, TurnSteps
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.types import (
@@ -56,6 +61,21 @@ from florin_server.rails.types import (
     TreasuryTransaction,
     TreasuryTransfer,
 )
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    MeterContext,
+    QuarantineContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +108,7 @@ class PayoutWorker:
 
     def __init__(
         self,
-        app: Core,
+        app: _Context,
         rail: Rail,
         treasury: TreasuryPayouts,
         owner: str,

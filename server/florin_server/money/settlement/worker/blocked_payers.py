@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Sequence
 
-from florin_server.app.core import Core
+from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import is_blocked
 from florin_server.domain.settlement.chain_txs import SettlementItem
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 class BlockedPayers:
     """The held payments of one chain; they end when their authorization lapses, like others."""
 
-    def __init__(self, app: Core) -> None:
+    def __init__(self, app: ScreeningContext) -> None:
         self._app = app
         self._ids: set[str] = set()
 

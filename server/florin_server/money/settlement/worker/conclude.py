@@ -5,8 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.payments.payment import FailureCode, Payment, PaymentStatus
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import (
@@ -25,9 +28,24 @@ from florin_server.money.settlement.worker.reorg_watch import ReorgWatch, list_w
 from florin_server.money.settlement.worker.senders import SenderPool
 from florin_server.money.settlement.worker.tx_sender import EndedTransaction
 from florin_server.money.settlement.worker.unproven import AwaitingProof
+from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
 from florin_server.rails.protocol import Rail, is_relayed
 from florin_server.rails.types import SettlementEvent
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    EventContext,
+    MeterContext,
+    QuarantineContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -37,7 +55,7 @@ class PaymentFinalizer:
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
         self,
-        app: Core,
+        app: _Context,
         rail: Rail,
         open_payments: OpenPayments,
         senders: SenderPool,

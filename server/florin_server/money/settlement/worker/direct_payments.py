@@ -11,8 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import (
     Confirmation,
@@ -27,8 +30,17 @@ from florin_server.money.payments.store import offered, payments
 from florin_server.money.settlement.store import late_payments
 from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.money.settlement.worker.late_payments import LatePayments, get_event_subject
+from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail, is_relayed
 from florin_server.rails.types import RailUnavailable, SettlementEvent
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    EventContext, QuarantineContext, ScreeningContext, SettingsContext, StorageContext, Protocol
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +56,7 @@ class DirectPayments:
     reverted.
     """
 
-    def __init__(self, app: Core, rail: Rail, follower: ChainFollower) -> None:
+    def __init__(self, app: _Context, rail: Rail, follower: ChainFollower) -> None:
         self._app = app
         self._rail = rail
         self._follower = follower

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, Operation, operation
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.settlement.store import durable_nonces
 from florin_server.money.settlement.store.durable_nonces import NonceHolding
 from florin_server.money.settlement.worker.tx_sender import TxSender
+from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import AffordableAccounts, DurableNonces, NonceValues
 from florin_server.rails.types import RailUnavailable, SignedTransaction
+
+
+class _Context(QuarantineContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +43,7 @@ class DurableNonceKeeper:
     `shortage` says which could not be paid for at the latest check; empty if all could.
     """
 
-    def __init__(self, app: Core, rail: Rail) -> None:
+    def __init__(self, app: _Context, rail: Rail) -> None:
         self.shortage = ""
         self._app = app
         self._rail = rail

@@ -9,9 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
-from florin_server.app.core import Core
+from florin_server.base.context import MeterContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, Operation, operation
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.settlement.chain_txs import (
@@ -23,14 +24,22 @@ from florin_server.domain.settlement.chain_txs import (
     PaymentOutcome,
     SettlementItem,
 )
+from florin_server.money.context import UsageContext
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.money.settlement.service import GasBudgetKind, HourlyGasBudgets
 from florin_server.money.settlement.store import chain_txs, gas, token_accounts
 from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
 from florin_server.money.settlement.store.gas import GasUsage
 from florin_server.money.settlement.worker.tx_sender import EndedTransaction
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import MinedTransaction
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, MeterContext, SettingsContext, StorageContext, UsageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +87,7 @@ class PaymentRetry:
 class GasBudgets:
     """The budgets of one chain as its settler keeps to them."""
 
-    def __init__(self, app: Core, rail: Rail) -> None:
+    def __init__(self, app: _Context, rail: Rail) -> None:
         self._app = app
         self._rail = rail
         self._paused_ids: set[str] = set()

@@ -11,9 +11,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import describe_block
+from florin_server.db.context import StorageContext
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Payment, PaymentOption, PaymentStatus
 from florin_server.domain.payouts.held_money import HeldMoney
@@ -22,6 +24,12 @@ from florin_server.money.ledger.service import postings
 from florin_server.money.payouts.store import held_money
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import SettlementEvent
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ScreeningContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +43,7 @@ def get_event_key(event: SettlementEvent) -> tuple[str, str]:
 
 
 async def screen_success(
-    app: Core, rail: Rail, item: SettlementItem, event: SettlementEvent, outcome: PaymentOutcome
+    app: _Context, rail: Rail, item: SettlementItem, event: SettlementEvent, outcome: PaymentOutcome
 ) -> PaymentOutcome:
     """Return the payment's success to conclude; its money is held if its payer is blocked."""
     option = item.option
@@ -61,7 +69,7 @@ async def screen_success(
 
 
 def build_held_money(
-    app: Core,
+    app: StorageContext,
     rail: Rail,
     option: PaymentOption,
     event: SettlementEvent,

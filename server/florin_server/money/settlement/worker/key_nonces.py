@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.money.settlement.store import used_nonces
 from florin_server.operations.store import executors
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import TreasuryTransaction
+
+
+class _Context(ChainContext, EventContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -23,7 +31,7 @@ _LOOKUP_MAX = 100
 
 
 async def recover(
-    app: Core,
+    app: _Context,
     rail: Rail,
     sender: str,
     open_txs: Iterable[ChainTx],
@@ -66,7 +74,9 @@ def is_all_setup(transfers: Iterable[TreasuryTransaction | None]) -> bool:
     return all(transaction is not None and transaction.is_setup for transaction in transfers)
 
 
-async def get_next_nonce(app: Core, rail: Rail, sender: str, open_txs: Iterable[ChainTx]) -> int:
+async def get_next_nonce(
+    app: StorageContext, rail: Rail, sender: str, open_txs: Iterable[ChainTx]
+) -> int:
     """Return the nonce after the newest own transaction that the chain has or will get.
 
     Stored transactions count only if the chain agrees: a chain that was started again begins at
@@ -84,7 +94,7 @@ async def get_next_nonce(app: Core, rail: Rail, sender: str, open_txs: Iterable[
     return stored if await nonces.is_nonce_used(sender, stored - 1) else nonce
 
 
-async def pause_payouts(app: Core, reason: str) -> None:
+async def pause_payouts(app: _Context, reason: str) -> None:
     """Pause all payouts until the operator resumes them."""
     _log.critical("payouts are paused: %s", reason)
     await app.store.write(
@@ -93,6 +103,6 @@ async def pause_payouts(app: Core, reason: str) -> None:
     app.bus.publish_cache_invalidation()
 
 
-def list_payout_accounts(app: Core) -> list[str]:
+def list_payout_accounts(app: ChainContext) -> list[str]:
     """Return the accounts (CAIP-10) of all keys that pay out."""
     return [f"{rail.chain_id}:{rail.payouts.sender}" for rail in app.rails.values() if rail.payouts]

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext
+from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import describe_block
+from florin_server.db.context import StorageContext
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.payouts.held_money import HeldMoney
@@ -19,8 +22,17 @@ from florin_server.money.ledger.service import postings
 from florin_server.money.settlement.store import late_payments
 from florin_server.money.settlement.worker import held_money
 from florin_server.money.settlement.worker.blocks import ChainFollower
+from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import SettlementEvent
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    EventContext, QuarantineContext, ScreeningContext, SettingsContext, StorageContext, Protocol
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -39,7 +51,7 @@ def parse_event_subject(subject: str) -> tuple[str, int]:
 class LatePayments:
     """Settlement events of one chain that pay for nothing, until they are final and posted."""
 
-    def __init__(self, app: Core, rail: Rail, follower: ChainFollower) -> None:
+    def __init__(self, app: _Context, rail: Rail, follower: ChainFollower) -> None:
         self._app = app
         self._rail = rail
         self._follower = follower

@@ -5,19 +5,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from math import ceil
+from typing import Protocol
 
-from florin_server.app.core import Core
 from florin_server.db import installation
+from florin_server.db.context import StorageContext
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.money.payments.store import offered
 from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
 from florin_server.money.settlement.worker.late_payments import parse_event_subject
+from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
 from florin_server.rails.protocol import Rail
 from florin_server.rails.roles import DirectSettlementReader
 from florin_server.rails.types import RailUnavailable
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(QuarantineContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -46,7 +54,7 @@ class MissedBlocks:
     """Up to where one chain is read, and what is left to be read."""
 
     def __init__(
-        self, app: Core, rail: Rail, follower: ChainFollower, direct_payments: DirectPayments
+        self, app: _Context, rail: Rail, follower: ChainFollower, direct_payments: DirectPayments
     ) -> None:
         self._app = app
         self._rail = rail

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import logging
-from typing import Final
+from typing import Final, Protocol
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.domain.settlement.pace import ChainPace, follow_pace, format_pace
 from florin_server.domain.settlement.settle_times import SettleTimes
 from florin_server.money.settlement.worker.missed_blocks import count_read_blocks
 from florin_server.operations.store import observed
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail, is_relayed
 from florin_server.rails.types import ObservedHead, RailUnavailable
+
+
+class _Context(ChainContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -31,7 +37,7 @@ _BLOCKHASH_SLOTS: Final = 150  # the life of a buyer's signature on Solana
 class ChainObservations:
     """The pace of one chain, the times of its payments, and when its heads were first seen."""
 
-    def __init__(self, app: Core, rail: Rail) -> None:
+    def __init__(self, app: _Context, rail: Rail) -> None:
         self._app = app
         self._rail = rail
         self._state = app.chains[rail.chain_id]

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Self
+from typing import Final, NamedTuple, Protocol, Self
 
-from florin_server.app.core import Core
 from florin_server.base.clock import sleep_remaining, wait_for_first
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ChainHealth, ConditionTracker
@@ -14,10 +14,16 @@ from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker.observations import ChainObservations
 from florin_server.money.settlement.worker.tx_sender import get_lease_name
 from florin_server.operations.store import leases
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.types import RailUnavailable
 from florin_server.rails.wait import catch_unavailable, run_together
+
+
+class _Context(ChainContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 # between two checks of the leases
 _POLL_S: Final = 5.0
@@ -67,7 +73,7 @@ class StandbyWorker:
     """The known state of other processes' work: the head, and who has the leases."""
 
     def __init__(
-        self, app: Core, rail: Rail, senders: Sequence[str], condition_names: _WorkConditions
+        self, app: _Context, rail: Rail, senders: Sequence[str], condition_names: _WorkConditions
     ) -> None:
         self._app = app
         self._rail = rail
@@ -81,12 +87,12 @@ class StandbyWorker:
         self.head = 0
 
     @classmethod
-    def for_settlement(cls, app: Core, rail: Rail) -> Self:
+    def for_settlement(cls, app: _Context, rail: Rail) -> Self:
         """Return a stand-in for the settler of a chain."""
         return cls(app, rail, rail.senders, _SETTLING)
 
     @classmethod
-    def for_payouts(cls, app: Core, rail: Rail, treasury: TreasuryPayouts) -> Self:
+    def for_payouts(cls, app: _Context, rail: Rail, treasury: TreasuryPayouts) -> Self:
         """Return a stand-in for the payout worker of a treasury."""
         return cls(app, rail, [treasury.sender], _PAYING_OUT)
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from operator import attrgetter
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem
 from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker.blocks import ChainFollower
+from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import SettlementEvent
+
+
+class _Context(QuarantineContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _REFS_PER_CALL = 50
 # blocks left for a transaction until its payment lapses
@@ -24,7 +31,7 @@ _GET_PAYMENT_ID = attrgetter("payment.id")
 class OpenPayments:
     """Each with the settlement events that were seen of it, final or not."""
 
-    def __init__(self, app: Core, rail: Rail, follower: ChainFollower) -> None:
+    def __init__(self, app: _Context, rail: Rail, follower: ChainFollower) -> None:
         self._app = app
         self._rail = rail
         self._terms = rail.terms

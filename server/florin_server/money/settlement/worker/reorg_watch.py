@@ -6,8 +6,10 @@ import logging
 from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import attrgetter
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Operation
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import (
@@ -18,8 +20,14 @@ from florin_server.domain.settlement.chain_txs import (
 from florin_server.money.settlement.store import reorg
 from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.money.settlement.worker.tx_sender import EndedTransaction
+from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.roles import BlockReader
+
+
+class _Context(EventContext, QuarantineContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +44,7 @@ class ReorgWatch:
     """The final transactions of one chain that a reorganization could still remove."""
 
     def __init__(
-        self, app: Core, rail: Rail, follower: ChainFollower, watcher: ReorgWatcher
+        self, app: _Context, rail: Rail, follower: ChainFollower, watcher: ReorgWatcher
     ) -> None:
         self._app = app
         self._watcher = watcher

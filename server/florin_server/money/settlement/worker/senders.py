@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.store import Store
 from florin_server.domain.settlement.chain_txs import ChainTx, GasShare
 from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.money.settlement.worker.tx_sender import EndedTransaction, TxSender
+from florin_server.operations.context import QuarantineContext
 from florin_server.operations.store import leases
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
+
+
+class _Context(
+    ChainContext, EventContext, MeterContext, QuarantineContext, StorageContext, Protocol
+):
+    """What this module uses of the application."""
 
 
 async def release_dead_leases(store: Store, owners: Collection[str]) -> None:
@@ -29,7 +39,7 @@ class SenderPool:
 
     def __init__(
         self,
-        app: Core,
+        app: _Context,
         rail: Rail,
         owner: str,
         follower: ChainFollower,

@@ -10,15 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Container, Mapping, Sequence
+from typing import Protocol
 
-from florin_server.app.core import Core
 from florin_server.base.clock import wait_for_first
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError
 from florin_server.domain.health import ChainHealth
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import ReorgWatcher
+from florin_server.money.context import UsageContext
 from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
 from florin_server.money.settlement.worker.blocks import create_follower
@@ -35,11 +39,29 @@ from florin_server.money.settlement.worker.submit import PaymentSubmitter
 from florin_server.money.settlement.worker.symptoms import SettlementHealth
 from florin_server.money.settlement.worker.token_accounts import TokenAccountKeeper
 from florin_server.money.settlement.worker.tx_sender import TxSender, get_lease_name
+from florin_server.operations.context import QuarantineContext
 from florin_server.operations.worker import StepFailed, TurnSteps
 from florin_server.rails.chain_state import ChainState
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 from florin_server.rails.wait import catch_unavailable
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    MeterContext,
+    QuarantineContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    Protocol,
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -51,7 +73,7 @@ _LEASED_ELSEWHERE = ConditionName.SETTLEMENT_LEASED_ELSEWHERE
 class ChainSettler:
     """Settles on one chain, with every relayer key of which it has the lease."""
 
-    def __init__(self, app: Core, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
+    def __init__(self, app: _Context, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
         self._app = app
         self._rail = rail
         # steady time of the next comparison, and the time of day of the last one

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import GasShare, SettlementItem
@@ -18,9 +19,17 @@ from florin_server.money.settlement.worker.gas_spending import GasBudgets
 from florin_server.money.settlement.worker.open_payments import OpenPayments
 from florin_server.money.settlement.worker.senders import SenderPool
 from florin_server.money.settlement.worker.tx_sender import TxSender
+from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import SignedTransaction
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ChainContext, QuarantineContext, SettingsContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +45,7 @@ class PaymentSubmitter:
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
         self,
-        app: Core,
+        app: _Context,
         rail: Rail,
         open_payments: OpenPayments,
         senders: SenderPool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ChainHealth, ConditionTracker
 from florin_server.domain.payments.payment import PaymentStatus
@@ -42,7 +42,7 @@ class SettlementHealth:
 
     def __init__(  # noqa: PLR0917  (one of each, none alike)
         self,
-        app: Core,
+        app: StorageContext,
         open_payments: OpenPayments,
         senders: SenderPool,
         gas_budgets: GasBudgets,

@@ -9,16 +9,24 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.settlement.store import token_accounts
 from florin_server.money.settlement.worker.tx_sender import TxSender
+from florin_server.operations.context import QuarantineContext
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import TokenAccounts
 from florin_server.rails.types import RailUnavailable, SignedTransaction
+
+
+class _Context(ChainContext, QuarantineContext, StorageContext, Protocol):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +44,7 @@ def get_subject(opening: TokenAccountOpening) -> str:
 class TokenAccountKeeper:
     """Opens the requested token accounts on one chain."""
 
-    def __init__(self, app: Core, rail: Rail) -> None:
+    def __init__(self, app: _Context, rail: Rail) -> None:
         self._app = app
         self._rail = rail
         self._check_at_us = 0

@@ -12,8 +12,10 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Se
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import Protocol
 
-from florin_server.app.core import Core
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, Operation, operation
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
@@ -30,8 +32,10 @@ from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.money.settlement.worker.costs import build_cost_postings, count_transaction
 from florin_server.money.settlement.worker.key_nonces import get_next_nonce, recover
+from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
 from florin_server.operations.store import leases
+from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import (
     MinedTransaction,
@@ -39,6 +43,13 @@ from florin_server.rails.types import (
     SignedTransaction,
     TreasuryTransaction,
 )
+
+
+class _Context(
+    ChainContext, EventContext, MeterContext, QuarantineContext, StorageContext, Protocol
+):
+    """What this module uses of the application."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -77,7 +88,7 @@ class TxSender:
 
     def __init__(
         self,
-        app: Core,
+        app: _Context,
         rail: Rail,
         sender: str,
         owner: str,

@@ -1,0 +1,34 @@
+"""What the services of the API use of the application."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
+from florin_server.features.icons.context import IconContext
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import TotalsContext, UsageContext
+from florin_server.operations.context import OperationsContext, QuarantineContext, WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+
+
+class ApiContext(
+    StorageContext,
+    SettingsContext,
+    ChainContext,
+    EventContext,
+    MeterContext,
+    LimitContext,
+    ScreeningContext,
+    QuarantineContext,
+    OperationsContext,
+    WorkerContext,
+    IconContext,
+    UsageContext,
+    TotalsContext,
+    Protocol,
+):
+    """What the calls of all services use together: a service is made of the calls of many nouns."""

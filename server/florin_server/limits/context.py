@@ -1,0 +1,20 @@
+"""What users of limits share."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from florin_server.limits.service.limits import ServiceLimits
+from florin_server.limits.service.sharing import LimitSync
+
+
+class LimitContext(Protocol):
+    """The limits of callers."""
+
+    @property
+    def limits(self) -> ServiceLimits:
+        """Return the limits."""
+
+    @property
+    def limit_sync(self) -> LimitSync | None:
+        """Return the exchange of limits with other processes; None without any."""

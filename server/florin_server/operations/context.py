@@ -1,0 +1,63 @@
+"""What workers and their observers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from florin_server.domain.conditions import ConditionName
+from florin_server.domain.health import ConditionTracker
+from florin_server.operations.process import ProcessName, StoreHealth, WorkerFailures
+from florin_server.operations.roles import KeySender, LeasedWorker
+from florin_server.operations.service.quarantine import Quarantine
+
+
+class QuarantineContext(Protocol):
+    """Quarantined items."""
+
+    @property
+    def quarantine(self) -> Quarantine:
+        """Return the items that workers leave out."""
+
+
+class OperationsContext(Protocol):
+    """The state of the process and of the installation."""
+
+    @property
+    def conditions(self) -> ConditionTracker:
+        """Return the conditions that are found on request."""
+
+    @property
+    def process_name(self) -> ProcessName:
+        """Return the name under which the process reports."""
+
+    @property
+    def store_health(self) -> StoreHealth:
+        """Return how the process reaches its store."""
+
+    @property
+    def worker_failures(self) -> WorkerFailures:
+        """Return the workers that failed unexpectedly."""
+
+    @property
+    def check_exposure(self) -> Callable[[], Mapping[ConditionName, str]]:
+        """Return what finds the faults of the public view."""
+
+
+class WorkerContext(Protocol):
+    """The workers of this process."""
+
+    @property
+    def settlers(self) -> Mapping[str, LeasedWorker]:
+        """Return the settlers of this process, by CAIP-2."""
+
+    @property
+    def payout_workers(self) -> Mapping[str, LeasedWorker]:
+        """Return the payout workers of this process, by CAIP-2."""
+
+    @property
+    def executors(self) -> Mapping[str, KeySender]:
+        """Return the senders of this process, by CAIP-10."""
+
+    def wake_settler(self, chain_id: str) -> None:
+        """Notify the settler of a chain, here or in another process, of new work."""
