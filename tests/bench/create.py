@@ -15,7 +15,6 @@ from statistics import median
 
 from florin_server.accounts.store import keys, merchants
 from florin_server.accounts.store.standing import run_if_active
-from florin_server.db.engine.opening import open_store
 from florin_server.domain.accounts.account import (
     SCOPES,
     ApiKey,
@@ -25,6 +24,7 @@ from florin_server.domain.accounts.account import (
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.payments.payment import Merchant
 from florin_server.idempotency.store.responses import IdempotencyClaim, run_once
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
 
 from tests.bench import load, session

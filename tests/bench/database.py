@@ -22,11 +22,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import Statement
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.tables.payments import PaymentEventRow, PaymentRow
 from florin_server.domain.payments.payment import CancellationReason, Payment
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
@@ -203,7 +203,7 @@ async def _store(database: DatabaseConfig) -> Any:
     by, at = CancellationReason.BY_MERCHANT, itertools.count(time.time_ns() // 1000)
     return (
         lambda payment: store.write(payments.create(payment)),
-        lambda payment: store.reader.find_payment(payment.id),
+        lambda payment: store.payments.find(payment.id),
         lambda payment: store.write(payments.cancel(payment.id, by, next(at))),
     ), store.close
 

@@ -12,8 +12,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from florin_server.db.engine.opening import open_store
 from florin_server.money.ledger.store import books
+from florin_server.money.opening import open_store
 
 from tests.bench.load import child
 from tests.bench.report import Figure

@@ -21,9 +21,9 @@ from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App
 from florin_server.app.hints.jobs import get_jobs
 from florin_server.base.clock import SystemClock
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import CancellationReason
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
 from florin_server.settings import Settings
 

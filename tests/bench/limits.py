@@ -9,12 +9,12 @@ from statistics import median
 
 from florin_server.base.clock import SystemClock
 from florin_server.base.meters import Meters
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.store import Store
 from florin_server.domain.tally import compute_threshold
 from florin_server.limits.service import sharing
 from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.sharing import LimitSync
+from florin_server.money.opening import open_store
 from florin_server.settings import LimitSettings
 
 from tests.bench.report import Figure

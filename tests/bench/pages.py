@@ -12,10 +12,10 @@ from itertools import pairwise
 from pathlib import Path
 from statistics import median
 
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import listed, listing
 from florin_server.money.payments.store.listing import (
     PaymentListFilters,

@@ -8,9 +8,9 @@ import tempfile
 import time
 from pathlib import Path
 
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import Statement
 from florin_server.db.tables.payments import IdempotencyRow, PaymentEventRow, PaymentRow
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy import create_engine, event, select
 from sqlmodel import Session

@@ -10,8 +10,8 @@ from typing import Any
 from urllib.request import Request, urlopen
 
 import orjson
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.money.opening import open_store
 
 from tests.bench import http1, load
 from tests.bench.florin import Florin

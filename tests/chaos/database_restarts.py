@@ -11,9 +11,9 @@ import itertools
 import sys
 import time
 
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.db.engine.store import Store
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import history, payments
 
 from tests.support import postgres, store_kit
@@ -47,7 +47,7 @@ class Load:
         op = store_kit.create_once(payment, store_kit.make_claim(key), payment.id.encode())
         try:
             result = await self._store.write(op)
-            await self._store.reader.find_payment(payment.id)
+            await self._store.payments.find(payment.id)
         except StoreUnavailable:
             self.refused += 1
             # others get their turn

@@ -158,7 +158,7 @@ async def check(service, env, chain: ChainClient, payment_id: str, folder: Path)
         item.payment.id for item in await store.read(chain_txs.list_unsettled("eip155:31337"))
     }
     assert payment_id not in payments
-    assert (await store.reader.find_payment(payment_id)).version == 2
+    assert (await store.payments.find(payment_id)).version == 2
 
 
 def fork(folder: Path, deadly: int | None, bug: str) -> tuple[str, int]:

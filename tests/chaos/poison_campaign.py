@@ -332,7 +332,7 @@ class Story:
             results = [item for item in listed if item.payment_id == payment_id]
             if not results:
                 # an item that is quarantined until its payer is unblocked is not held
-                payment = await app.store.reader.find_payment(payment_id)
+                payment = await app.store.payments.find(payment_id)
                 return payment is not None and payment.status.is_final
             if results[0].state is HeldMoneyState.HELD:
                 await verdicts.resolve(app, results[0].id, verdict, "-", even_if_blocked=True)
@@ -368,7 +368,7 @@ class Story:
         self._desk.clock.advance(_MINUTE_S)
         payout_id = await self._pay_merchant("undone payout") if self._campaign.sold else ""
         await current.finish()
-        payment = await self._app.store.reader.find_payment(offer.payment_id)
+        payment = await self._app.store.payments.find(offer.payment_id)
         payout = await self._app.store.read(payouts.find(payout_id))
         results = [item.tx_id for item in (payment, payout) if item is not None and item.tx_id]
         if results:
@@ -394,7 +394,7 @@ class Story:
     async def _list_sales(self, offers: Sequence[PaymentOffer | SolanaOffer]) -> list[Sale]:
         """Return the succeeded payments; quarantined ones can have lapsed meanwhile."""
         results = [
-            (offer, await self._app.store.reader.find_payment(offer.payment_id)) for offer in offers
+            (offer, await self._app.store.payments.find(offer.payment_id)) for offer in offers
         ]
         return [
             Sale(item.payment_id, item.wallet.address)

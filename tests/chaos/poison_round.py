@@ -94,7 +94,7 @@ class Round:
         """Add the end of a payment."""
 
         async def is_final() -> bool:
-            payment = await self.app.store.reader.find_payment(payment_id)
+            payment = await self.app.store.payments.find(payment_id)
             return payment is not None and str(payment.status) in FINAL
 
         kinds = {*_SENT, *more}

@@ -11,11 +11,11 @@ from functools import partial
 import asyncpg
 import pytest
 from florin_server.app.home import StateFolder
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.postgres.connection import PostgresConnection
 from florin_server.db.engine.postgres.session import SessionError, require_sessions
 from florin_server.db.engine.query import StoreError, StoreUnavailable
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
 from pydantic import SecretStr
 

@@ -20,7 +20,6 @@ from typing import Any
 from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App
 from florin_server.base.clock import TestClock
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller, IdempotencyKey
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -36,6 +35,7 @@ from florin_server.domain.payouts.refund_amounts import RefundAmount
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.ledger.store import ledger
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments, simulation
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import service as refund_flow

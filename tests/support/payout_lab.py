@@ -13,7 +13,6 @@ from typing import Any
 
 from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App, Core
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import operation
 from florin_server.db.engine.store import Store
 from florin_server.domain.conditions import ConditionName
@@ -21,6 +20,7 @@ from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, LedgerPosting
 from florin_server.money.ledger.store import ledger
+from florin_server.money.opening import open_store
 from florin_server.money.payouts.store import payouts
 from florin_server.money.payouts.worker.pay_out import PayoutWorker
 from florin_server.money.refunds import store as refunds

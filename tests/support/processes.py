@@ -20,9 +20,9 @@ from florin_server.app import demo
 from florin_server.app.app import build_app, build_core
 from florin_server.app.home import StateFolder, replace_private_file
 from florin_server.base.clock import SystemClock
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.store import Store
 from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_server.money.opening import open_store
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmChainSettings
@@ -154,7 +154,7 @@ class ProcessInstallation:
         return str(states[-1]["status"])
 
     async def status(self, payment_id: str) -> str:
-        payment = await self.store.reader.find_payment(payment_id)
+        payment = await self.store.payments.find(payment_id)
         return "" if payment is None else str(payment.status)
 
     async def owners(self) -> set[str]:

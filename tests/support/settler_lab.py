@@ -14,7 +14,6 @@ from eth_account.signers.local import LocalAccount
 from florin_server.accounts.store import destinations, merchants
 from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App, Core
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import operation
 from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.account import Partner
@@ -22,6 +21,7 @@ from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.payments.payment import Destination, Merchant, Payment
 from florin_server.money.ledger.store import ledger
+from florin_server.money.opening import open_store
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.create import NewPayment, create
 from florin_server.money.payments.service.options import list_options
@@ -143,7 +143,7 @@ class SettlementHarness:
 
     async def get_payment(self, payment: Payment) -> Payment:
         """Return the current state of a payment."""
-        found_payment = await self.store.reader.find_payment(payment.id)
+        found_payment = await self.store.payments.find(payment.id)
         assert found_payment is not None
         return found_payment
 

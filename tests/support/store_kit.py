@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.store import Store
 from florin_server.domain.payments.payment import (
     Action,
@@ -28,6 +27,7 @@ from florin_server.domain.settlement.chain_txs import (
     TxState,
 )
 from florin_server.idempotency.store.responses import IdempotencyClaim, run_once
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
 from florin_server.money.settlement.store import chain_txs
 from florin_server.operations.store import leases

@@ -139,12 +139,12 @@ async def _another_confirm_won(desk: ServiceHarness) -> Refusal:
 async def _broken(desk: ServiceHarness) -> Refusal:
     """Report any fault of Florin's as an internal error."""
     payment_id = await created(desk)
-    reader = desk.service.app.store.reader
-    desk.service.app.store.reader = None  # type: ignore[assignment]
+    reader = desk.service.app.store.payments
+    desk.service.app.store.payments = None  # type: ignore[assignment]
     try:
         return await get_refusal(desk, "GET", side(payment_id), desk.rest.wallet)
     finally:
-        desk.service.app.store.reader = reader
+        desk.service.app.store.payments = reader
 
 
 # credentials

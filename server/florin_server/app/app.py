@@ -104,7 +104,7 @@ def build_core(
         randbytes=randbytes,
         store=store,
         payment_feed=PaymentFeed(
-            store.reader.find_payment, lambda seen: store.read(payments.list_newer(seen)), clock
+            store.payments.find, lambda seen: store.read(payments.list_newer(seen)), clock
         ),
         links=links,
         rails=MappingProxyType(by_chain),

@@ -14,13 +14,13 @@ from florin_server.base.clock import SystemClock
 from florin_server.db import installation
 from florin_server.db.engine import copying, migrating, schema
 from florin_server.db.engine.copying import TableDigest
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import Row, run
 from florin_server.db.engine.reading import SqliteStoreReader
 from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.money.ledger.store import ledger
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import history
 
 TableDigests = dict[str, TableDigest]

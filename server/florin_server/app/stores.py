@@ -8,12 +8,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from florin_server.app.home import SetupError, StateFolder
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.db.engine.read_only_store import ReadOnlyStore
 from florin_server.db.engine.reading import SqliteStoreReader, StoreReader
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig, parse_hosts
+from florin_server.money.opening import PAYMENT_QUERIES, open_store
 from florin_server.settings import Settings
 
 _SCHEMES = ("postgresql://", "postgres://")
@@ -51,7 +51,7 @@ async def open_read_only(settings: Settings) -> Store:
     """
     place = get_location(settings)
     try:
-        return await ReadOnlyStore.open(partial(open_reader, place))
+        return await ReadOnlyStore.open(partial(open_reader, place), PAYMENT_QUERIES)
     except StoreUnavailable as error:
         raise StoreUnavailable(f"{place}: {error}") from error
 

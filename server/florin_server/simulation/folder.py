@@ -9,8 +9,8 @@ from datetime import UTC, date, datetime
 from florin_server.app.home import SetupError, StateFolder
 from florin_server.app.stores import get_location
 from florin_server.db import installation
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.store import Store
+from florin_server.money.opening import open_store
 from florin_server.settings import Settings
 from florin_server.simulation.population import DAY_US, HOUR_US, SECOND_US
 

@@ -15,13 +15,13 @@ import pytest
 from florin_server.api.server.idempotency import IdempotencyLocks
 from florin_server.app.app import build_app, build_core
 from florin_server.base.clock import TestClock
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.accounts.caller import Caller, IdempotencyKey
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.store import turns as key_turns
 from florin_server.idempotency.store.responses import IdempotencyClaim
 from florin_server.limits import store as sharing
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
 from florin_server.settings import Settings
 

@@ -12,9 +12,9 @@ from florin_server.app import copies
 from florin_server.app.home import SetupError
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine import migrating, schema
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.reading import SqliteStoreReader
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
 from florin_server.operations.store import executors
 
@@ -81,7 +81,7 @@ async def test_backup_is_taken_while_the_store_is_used_and_restored_elsewhere(en
         target.mkdir()
         assert await copies.restore(file, place(other, target)) == copied
         again = await open_store(place(other, target))
-        assert await again.reader.find_payment(late.id) is None
+        assert await again.payments.find(late.id) is None
         copied_at_us = await again.write(executors.pause_on_copy(["eip155:1:0x00"], NOW_US))
         assert before_us <= copied_at_us <= SystemClock().now_us()
         assert await again.read(executors.list_pauses()) == {"eip155:1:0x00": NOW_US}

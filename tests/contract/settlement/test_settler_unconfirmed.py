@@ -13,12 +13,12 @@ from dataclasses import replace
 
 import pytest
 from florin_server.db import installation
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import operation
 from florin_server.devnet.evm import DEVNET
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.ledger.store import ledger
+from florin_server.money.opening import open_store
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.fetch import fetch
 from florin_server.money.payments.store import payments

@@ -8,6 +8,8 @@ import threading
 
 import pytest
 from florin_server.accounts.store import customers
+from florin_server.db.engine.entity_cache import EntityCache
+from florin_server.db.engine.entity_reader import EntityReader
 from florin_server.db.engine.query import (
     Query,
     Statement,
@@ -17,9 +19,8 @@ from florin_server.db.engine.query import (
 from florin_server.db.tables.tables import payment as table
 from florin_server.db.tables.tables import payment_event
 from florin_server.domain.payments.payment import CancellationReason, PaymentStatus
+from florin_server.money.opening import PAYMENT_QUERIES
 from florin_server.money.payments.store import payments
-from florin_server.money.payments.store.cache import PaymentCache
-from florin_server.money.payments.store.reader import PaymentReader
 from sqlalchemy import delete
 
 from tests.support.postgres import SQLITE
@@ -71,26 +72,26 @@ async def test_cached_payment_is_not_read_again(store, tmp_path):
     of, changed, other = [await create_payment(store) for _ in range(3)]
     changed = await store.write(cancel(changed))
     for item in (of, changed):
-        assert await store.reader.find_payment(item.id) == item
+        assert await store.payments.find(item.id) == item
     await execute_beside(store, tmp_path, "UPDATE payment SET reference_id = 'past the store'")
     for item in (of, changed):
-        assert await store.reader.find_payment(item.id) == item
-    assert (await store.reader.find_payment(other.id)).reference_id == "past the store"
+        assert await store.payments.find(item.id) == item
+    assert (await store.payments.find(other.id)).reference_id == "past the store"
 
 
 async def test_payment_hidden_from_its_caller_is_read_from_the_store(store, tmp_path):
     of = await create_payment(store)
-    await store.reader.find_payment(of.id)
+    await store.payments.find(of.id)
     await execute_beside(store, tmp_path, "UPDATE payment SET reference_id = 'past the store'")
-    read = await store.reader.find_payment(of.id, lambda _: False)
+    read = await store.payments.find(of.id, lambda _: False)
     assert read.reference_id == "past the store"
 
 
 async def test_every_change_of_a_payment_is_visible_at_once(store):
     async def changed(of, op):
-        before = await store.reader.find_payment(of.id)
+        before = await store.payments.find(of.id)
         await store.write(op)
-        result = await store.reader.find_payment(of.id)
+        result = await store.payments.find(of.id)
         assert result == await store.read(payments.find(of.id)) != before
         return result
 
@@ -107,24 +108,24 @@ async def test_every_change_of_a_payment_is_visible_at_once(store):
 
 async def test_a_change_that_fails_changes_nothing(store):
     of = await create_payment(store)
-    assert await store.reader.find_payment(of.id) == of
+    assert await store.payments.find(of.id) == of
     with pytest.raises(ValueError, match="on purpose"):
         await store.write(cancel_and_fail(of))
-    assert await store.reader.find_payment(of.id) == of
+    assert await store.payments.find(of.id) == of
 
 
 async def test_payment_is_unchanged_until_its_change_is_committed(store, at):
     of, ran, looked = await create_payment(store), asyncio.Event(), threading.Event()
-    assert await store.reader.find_payment(of.id) == of
+    assert await store.payments.find(of.id) == of
     at["op"], at["commit"] = ran.set, lambda: looked.wait(5)
     change = asyncio.ensure_future(store.write(cancel(of)))
     await ran.wait()
     # read twice, since the first read could have been cached
     for _ in range(2):
-        assert await store.reader.find_payment(of.id) == of
+        assert await store.payments.find(of.id) == of
     looked.set()
     cancelled = await change
-    assert await store.reader.find_payment(of.id) == cancelled != of
+    assert await store.payments.find(of.id) == cancelled != of
 
 
 async def test_failed_commit_leaves_the_payment_unchanged(store, at):
@@ -136,10 +137,10 @@ async def test_failed_commit_leaves_the_payment_unchanged(store, at):
     at["commit"] = full
     with pytest.raises(StoreError, match="no space"):
         await store.write(cancel(of))
-    assert await store.reader.find_payment(of.id) == of
+    assert await store.payments.find(of.id) == of
     del at["commit"]
     cancelled = await store.write(cancel(of))
-    assert await store.reader.find_payment(of.id) == cancelled
+    assert await store.payments.find(of.id) == cancelled
 
 
 async def test_concurrent_readers_see_the_stored_payments(store):
@@ -155,7 +156,7 @@ async def test_concurrent_readers_see_the_stored_payments(store):
         if chance.random() < 0.2:
             await asyncio.gather(store.write(chance.choice(changes)(of)), return_exceptions=True)
         # neither awaits, so nothing is committed between the two
-        assert await store.reader.find_payment(of.id) == await store.read(payments.find(of.id))
+        assert await store.payments.find(of.id) == await store.read(payments.find(of.id))
 
     for _ in range(ROUNDS):
         await asyncio.gather(*(change_and_read() for _ in range(5)))
@@ -163,28 +164,28 @@ async def test_concurrent_readers_see_the_stored_payments(store):
 
 
 async def test_payment_changed_during_its_read_is_not_cached():
-    of, cache = make_payment(), PaymentCache()
+    of, cache = make_payment(), EntityCache()
 
     async def read(_op):
         if meanwhile:
             meanwhile.pop()()
         return of
 
-    reader = PaymentReader(read, immediate_reads=8, cache=cache)
+    reader = EntityReader(read, PAYMENT_QUERIES, immediate_reads=8, cache=cache)
     meanwhile = [lambda: (cache.invalidate(of.id), cache.end_transaction())]
-    assert await reader.find_payment(of.id) == of
+    assert await reader.find(of.id) == of
     assert len(cache) == 0
     meanwhile = [lambda: cache.invalidate(of.id)]
     for _ in range(2):
-        assert await reader.find_payment(of.id) == of
+        assert await reader.find(of.id) == of
         assert len(cache) == 0
     cache.end_transaction()
-    assert await reader.find_payment(of.id) == of
+    assert await reader.find(of.id) == of
     assert cache.find(of.id) is of
 
 
 def test_cache_holds_at_most_its_capacity():
-    cache, created_payments = PaymentCache(capacity=3), [make_payment() for _ in range(5)]
+    cache, created_payments = EntityCache(capacity=3), [make_payment() for _ in range(5)]
     for payment in created_payments:
         cache.put(payment, cache.changes)
         cache.put(payment, cache.changes)

@@ -200,7 +200,7 @@ async def test_nothing_is_accepted_without_data_that_is_needed(store):
     of = await offered(store)
     await store.write(collected_data.put([collected(of, source=STRANGER)]))
     assert await proven(store, of, ConfirmedBuyerData(OWN, is_required=True)) is None
-    assert await store.reader.find_payment(of.id) == of
+    assert await store.payments.find(of.id) == of
     assert await list_records(store) == [(of.id, STRANGER, False)]
     # unless it comes with the confirm
     buyer_data = ConfirmedBuyerData(OWN, inline_entry=collected(of), is_required=True)

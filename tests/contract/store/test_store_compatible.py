@@ -13,8 +13,8 @@ import pytest
 from florin_server.app import copies
 from florin_server.app.home import SetupError
 from florin_server.db.engine import migrating, schema
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import StoreError
+from florin_server.money.opening import open_store
 
 from tests.support.migrated import migrate_file, statements_between
 from tests.support.released import RELEASED_SCHEMA
@@ -53,7 +53,7 @@ async def test_newer_store_that_allows_it_is_used(store, place, tmp_path):
     await store.close()
     again = await open_store(place)
     of = await create_payment(again)
-    assert await again.reader.find_payment(of.id) == of
+    assert await again.payments.find(of.id) == of
     await again.close()
     status = await asyncio.to_thread(migrating.get_status, place)
     assert (status.version, status.usable, status.is_newer) == ("v9999", True, True)

@@ -8,10 +8,11 @@ import threading
 
 import pytest
 from florin_server.db.engine import writer
+from florin_server.db.engine.entity_reader import EntityReader
 from florin_server.db.engine.query import Query, StoreError, operation
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.money.opening import PAYMENT_QUERIES
 from florin_server.money.payments.store import payments
-from florin_server.money.payments.store.reader import PaymentReader
 
 from tests.support.postgres import SQLITE
 from tests.support.store_kit import create_payment, make_payment, open_engine_store, run_pragma
@@ -171,7 +172,7 @@ async def test_a_transaction_that_is_lost_is_lost_for_all_in_it(store):
     assert created_payments[0].id not in stored
     assert (created_payments[1].id in stored) is not isinstance(outcomes[2], StoreError)
     await store.write(payments.create(created_payments[2]))
-    assert await store.reader.find_payment(created_payments[2].id) == created_payments[2]
+    assert await store.payments.find(created_payments[2].id) == created_payments[2]
 
 
 async def test_full_disk_is_reported_and_survived(store):
@@ -204,7 +205,7 @@ async def test_a_caller_that_gave_up_in_time_was_never_served(store, steps):
     gave_up.cancel()
     await asyncio.wait([gave_up, stays])
     assert set(await store.read(payments.find_many([payment.id, other.id]))) >= {other.id}
-    assert (await store.reader.find_payment(payment.id) is None) == (steps.seen.count("op") == 1)
+    assert (await store.payments.find(payment.id) is None) == (steps.seen.count("op") == 1)
 
 
 async def test_a_queue_without_end_is_refused(store, monkeypatch):
@@ -266,12 +267,12 @@ async def test_concurrent_reads_become_a_single_query(store):
         requests.append(op)
         return await store.read(op)
 
-    reader = PaymentReader(read)
+    reader = EntityReader(read, PAYMENT_QUERIES)
     expected = [created_payments[n % 3].id for n in range(60)] + ["pay_none"]
-    found_payments = await asyncio.gather(*map(reader.find_payment, expected))
+    found_payments = await asyncio.gather(*map(reader.find, expected))
     assert found_payments == [created_payments[n % 3] for n in range(60)] + [None]
     assert len(requests) == 1
-    assert await reader.find_payment(created_payments[0].id) == created_payments[0]
+    assert await reader.find(created_payments[0].id) == created_payments[0]
     assert len(requests) == 2
 
 
@@ -283,15 +284,15 @@ async def test_the_first_reads_of_a_turn_are_done_at_once_where_that_can_be(stor
         requests.append(len(requests))
         return await store.read(op)
 
-    reader = PaymentReader(read, immediate_reads=2)
+    reader = EntityReader(read, PAYMENT_QUERIES, immediate_reads=2)
     for turn in range(1, 4):
         expected = [created_payments[n % 3].id for n in range(60)] + ["pay_none"]
-        found_payments = await asyncio.gather(*map(reader.find_payment, expected))
+        found_payments = await asyncio.gather(*map(reader.find, expected))
         assert found_payments == [created_payments[n % 3] for n in range(60)] + [None]
         assert len(requests) == 3 * turn
         # an operation that ends before the next turn does not wait for it
         await asyncio.sleep(0)
-    assert await reader.find_payment(created_payments[0].id) == created_payments[0]
+    assert await reader.find(created_payments[0].id) == created_payments[0]
     assert len(requests) == 10
 
 
@@ -303,15 +304,15 @@ async def test_failed_read_fails_for_every_reader_and_the_next_succeeds(store):
             raise faults.pop()
         return await store.read(op)
 
-    reader = PaymentReader(read)
-    outcomes = await asyncio.gather(*map(reader.find_payment, "abc"), return_exceptions=True)
+    reader = EntityReader(read, PAYMENT_QUERIES)
+    outcomes = await asyncio.gather(*map(reader.find, "abc"), return_exceptions=True)
     assert all(isinstance(outcome, StoreError) for outcome in outcomes)
-    assert await reader.find_payment("a") is None
+    assert await reader.find("a") is None
 
 
 async def test_canceled_reader_does_not_disturb_the_remaining_readers(store):
     of = await create_payment(store)
-    gives_up, stays = [asyncio.ensure_future(store.reader.find_payment(of.id)) for _ in range(2)]
+    gives_up, stays = [asyncio.ensure_future(store.payments.find(of.id)) for _ in range(2)]
     await asyncio.sleep(0)
     gives_up.cancel()
     assert await stays == of

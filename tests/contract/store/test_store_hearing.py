@@ -64,7 +64,7 @@ class Process:
 
         patch.setattr(store, "read", counted)
         # the reads of the feed and its reader
-        patch.setattr(store.reader, "_read", counted)
+        patch.setattr(store.payments, "_read", counted)
         remembered = CacheRefresher(app)
         hearing = BusListener(app, self.wire, remembered)
         self.tasks = [

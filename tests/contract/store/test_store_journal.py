@@ -211,7 +211,7 @@ async def test_a_proven_payment_ends_with_its_event_its_books_and_its_transactio
         option_value=50_000_000,
         settled_value=50_000_000,
     )
-    assert await store.reader.find_payment(of.id) == ended
+    assert await store.payments.find(of.id) == ended
     assert (await store.read(payments.list_events(of.id)))[
         -1
     ].cause == PaymentStateEvent.EFFECT_FINAL
@@ -227,11 +227,11 @@ async def test_the_same_proof_twice_changes_nothing(store):
     written = await create_chain_tx(store, of)
     end = TransactionOutcome(written.id, TxState.FINAL, 9, "0xblock", (GAS,))
     await store.write(chain_txs.finalize([make_success(of)], [end], LATER_US))
-    before = await store.reader.find_payment(of.id)
+    before = await store.payments.find(of.id)
     lapsed = PaymentOutcome(of.id, PaymentStatus.FAILED, failure_detail="lapsed")
     for finding in (make_success(of), lapsed):
         assert await store.write(chain_txs.finalize([finding], [end], LATER_US + 9)) == []
-    assert await store.reader.find_payment(of.id) == before
+    assert await store.payments.find(of.id) == before
     assert await store.read(ledger.get_balance("external:shop", ASSET)) == 50_000_000
     assert await store.read(ledger.get_balance("expense:gas", COIN)) == GAS.amount
 
@@ -280,7 +280,7 @@ async def test_proof_ends_only_processing_payments(store):
         chain_txs.finalize([make_success(open_), make_success(processing)], [], LATER_US)
     )
     assert [item.id for item in changed] == [processing.id]
-    assert (await store.reader.find_payment(open_.id)).status is PaymentStatus.REQUIRES_ACTION
+    assert (await store.payments.find(open_.id)).status is PaymentStatus.REQUIRES_ACTION
     assert await store.read(ledger.get_balance("external:shop", ASSET)) == 50_000_000
 
 

@@ -325,7 +325,7 @@ async def test_undone_settlement_is_booked_again_without_a_second_end(store):
     assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == {of.id}
     events = await store.read(payments.list_events(of.id))
     assert await store.write(chain_txs.finalize([make_success(of)], [], LATER_US + 1)) == []
-    assert await store.reader.find_payment(of.id) == ended
+    assert await store.payments.find(of.id) == ended
     assert await store.read(payments.list_events(of.id)) == events
     assert await store.read(ledger.get_balance("external:shop", ASSET)) == 50_000_000
     assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == frozenset()

@@ -89,7 +89,7 @@ async def test_simulated_success_pays_the_requested_amount(store):
         option_unit="iso4217/USD",
         option_value=5000,
     )
-    assert await store.reader.find_payment(of.id) == changed
+    assert await store.payments.find(of.id) == changed
     assert await causes(store, of) == ["created", "simulate_succeeded"]
     assert await store.read(ledger.check()) == []
 
@@ -143,7 +143,7 @@ async def test_settlement_skips_simulated_payments(store, event):
     findings = [make_success(of) for of in (waiting, sent, other)]
     (changed,) = await store.write(chain_txs.finalize(findings, [], AFTER_US))
     assert changed.id == other.id
-    assert [await store.reader.find_payment(item.id) for item in ended] == ended
+    assert [await store.payments.find(item.id) for item in ended] == ended
     assert await store.read(ledger.get_balance("external:shop", ASSET)) == 50_000_000
     with pytest.raises(chain_txs.ItemsUnavailable):
         await create_chain_tx(store, waiting)
@@ -172,7 +172,7 @@ async def test_a_refused_simulation_leaves_everything_as_it_was(store):
         await simulated(store, of, "cancelled")
     assert caught.value.code is ErrorCode.INVALID_STATE
     assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == {of.id}
-    assert await store.reader.find_payment(of.id) == of
+    assert await store.payments.find(of.id) == of
     over = await create_payment(store)
     with pytest.raises(ApiError, match="Payment is expired and cannot be simulated"):
         await simulated(store, over, "succeeded", AFTER_US)
@@ -280,7 +280,7 @@ async def test_an_erased_customer_stays_only_where_its_money_moves(store):
         failed.id: [],
     }
     for of, payer in ((processing, PAYER), (paid, PAYER), (failed, None)):
-        now = await store.reader.find_payment(of.id)
+        now = await store.payments.find(of.id)
         assert (now.payer, now.provider_name, now.provider_icon) == (payer, "unknown", None)
     # a processing payment can still be settled
     ((item,)) = await store.read(chain_txs.list_unsettled(CHAIN))

@@ -10,7 +10,6 @@ from florin_server.accounts.store import keys, merchants, pins
 from florin_server.base.clock import TestClock
 from florin_server.compliance.screening import store as blocklists
 from florin_server.db import generations
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.postgres.notices import PostgresNotificationChannel
 from florin_server.db.engine.query import StoreError, StoreUnavailable, operation
 from florin_server.db.engine.where import DatabaseConfig
@@ -25,6 +24,7 @@ from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.screening.blocklist import ScreeningList
+from florin_server.money.opening import open_store
 from florin_server.operations.store import executors
 
 from tests.support import postgres

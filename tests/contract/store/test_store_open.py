@@ -24,7 +24,6 @@ from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.screening import store as blocklists
 from florin_server.db import generations
 from florin_server.db.engine import schema
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.query import Statement, StoreError
 from florin_server.db.engine.sqlite import SqliteConnection, StoreLocked
 from florin_server.db.migrations import config
@@ -37,6 +36,7 @@ from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store import turns as key_turns
 from florin_server.limits import store as sharing
 from florin_server.money.ledger.store import books, ledger
+from florin_server.money.opening import open_store
 from florin_server.money.outbox.store import events, outbox
 from florin_server.money.payments.store import (
     effects,
@@ -150,7 +150,7 @@ async def test_open_store_is_refused_to_a_second_server(tmp_path):
             await open_store(tmp_path / "florin.db")
         of = await create_payment(store)
     async with open_engine_store("sqlite", tmp_path) as store:
-        assert await store.reader.find_payment(of.id) == of
+        assert await store.payments.find(of.id) == of
 
 
 def test_another_process_is_refused_too(tmp_path):

@@ -58,8 +58,8 @@ async def test_a_payment_comes_back_as_it_was_stored(store):
     assert result == {plain.id: plain, full.id: full}
     assert isinstance(result[full.id].status, PaymentStatus)
     assert isinstance(result[full.id].failure_code, FailureCode)
-    assert await store.reader.find_payment(full.id) == full
-    assert await store.reader.find_payment("pay_none") is None
+    assert await store.payments.find(full.id) == full
+    assert await store.payments.find("pay_none") is None
 
 
 @pytest.mark.parametrize("value", [-1, U256_MAX + 1])
@@ -112,7 +112,7 @@ async def test_an_accepted_payment_is_bound_to_its_confirmation(store):
     assert (changed.version, changed.updated_at_us) == (1, LATER_US)
     assert (changed.option_id, changed.payer) == ("opt_1", PAYER)
     assert (changed.provider_name, changed.provider_icon) == ("Wallet", "https://w.example/i")
-    assert await store.reader.find_payment(changed.id) == changed
+    assert await store.payments.find(changed.id) == changed
 
 
 @pytest.mark.parametrize(
@@ -173,7 +173,7 @@ async def test_due_payments_expire_in_batches_the_oldest_first(store):
     assert len(await store.write(payments.expire_due(late_us, 2))) == 1
     assert await store.write(payments.expire_due(late_us, 2)) == []
     assert await store.read(payments.find_next_expiry()) is None
-    assert (await store.reader.find_payment(processing.id)).status is PaymentStatus.PROCESSING
+    assert (await store.payments.find(processing.id)).status is PaymentStatus.PROCESSING
 
 
 async def test_payments_can_be_expired_by_name_once_their_time_is_over(store):
@@ -246,4 +246,4 @@ async def test_a_payment_id_is_used_once(store):
     of = await create_payment(store)
     with pytest.raises(StoreError, match="(?i)unique"):
         await store.write(payments.create(replace(of, value=1)))
-    assert (await store.reader.find_payment(of.id)).value == of.value
+    assert (await store.payments.find(of.id)).value == of.value

@@ -8,7 +8,6 @@ from functools import partial
 
 import pytest
 from florin_server.db import installation
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.postgres.pool import ConnectionPool
 from florin_server.db.engine.query import (
     Statement,
@@ -20,6 +19,7 @@ from florin_server.db.engine.query import (
 from florin_server.db.tables.tables import installation as installation_table
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy import select
 
@@ -239,9 +239,9 @@ async def test_store_reports_the_use_of_its_connection_pools(store):
 
 async def test_a_read_asks_again_on_another_connection(store, tmp_path):
     of = await create_payment(store)
-    assert await store.reader.find_payment(of.id) == of
+    assert await store.payments.find(of.id) == of
     assert await broken(tmp_path, "read")
-    assert await store.reader.find_payment(of.id) == of
+    assert await store.payments.find(of.id) == of
 
 
 async def test_read_of_several_queries_sees_a_single_snapshot(store):
@@ -326,7 +326,7 @@ async def test_missing_database_is_reported_at_once_and_recovers(store, tmp_path
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
             f"WHERE datname = '{name}'",
         )
-        for use in (store.reader.find_payment(of.id), store.write(payments.create(make_payment()))):
+        for use in (store.payments.find(of.id), store.write(payments.create(make_payment()))):
             with pytest.raises(StoreUnavailable):
                 await use
     finally:
@@ -336,6 +336,6 @@ async def test_missing_database_is_reported_at_once_and_recovers(store, tmp_path
 
     async def find_payment():
         with suppress(StoreUnavailable):
-            return await store.reader.find_payment(of.id)
+            return await store.payments.find(of.id)
 
     await wait_until(find_payment, of)

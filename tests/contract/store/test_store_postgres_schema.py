@@ -8,12 +8,12 @@ import logging
 import asyncpg
 import pytest
 from florin_server.db.engine import schema
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.postgres import schema as tables
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.migrations import postgres as migrations
 from florin_server.db.migrations.postgres import upgrade
+from florin_server.money.opening import open_store
 
 from tests.support import postgres
 from tests.support.released import RELEASED_SCHEMA
@@ -114,7 +114,7 @@ async def test_tables_are_created_once_by_concurrent_processes(empty):
     stores = await asyncio.gather(*(open_store(empty) for _ in range(6)))
     of = await create_payment(stores[0])
     for store in stores:
-        assert await store.reader.find_payment(of.id) == of
+        assert await store.payments.find(of.id) == of
         assert store.engine.startswith("PostgreSQL ")
         await store.close()
 

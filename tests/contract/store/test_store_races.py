@@ -45,7 +45,7 @@ async def test_concurrent_changes_of_a_payment_have_a_single_winner(store):
         assert len(winners) == 1
         won = winners[0][0] if isinstance(winners[0], list) else winners[0]
         assert won.version == 1
-        assert await store.reader.find_payment(of.id) == won
+        assert await store.payments.find(of.id) == won
         assert [item.status for item in await store.read(payments.list_events(of.id))][1:] == [
             won.status
         ]
@@ -69,7 +69,7 @@ async def test_the_same_request_again_gets_the_first_answer(store):
     assert await store.write(create_once(first, make_claim())) == first
     again = await store.write(create_once(second, make_claim(), b"another"))
     assert again == StoredResponse(b'{"paymentId":"x"}')
-    assert await store.reader.find_payment(second.id) is None
+    assert await store.payments.find(second.id) is None
 
 
 async def test_another_request_with_a_used_key_is_a_conflict(store):
@@ -79,7 +79,7 @@ async def test_another_request_with_a_used_key_is_a_conflict(store):
         await store.write(create_once(other, make_claim(fingerprint=b"\x03" * 32)))
     assert refused.value.code is ErrorCode.IDEMPOTENCY_CONFLICT
     assert refused.value.details == {"reason": "different_body"}
-    assert await store.reader.find_payment(other.id) is None
+    assert await store.payments.find(other.id) is None
 
 
 async def test_keys_of_different_scopes_do_not_meet(store):

@@ -132,7 +132,7 @@ async def test_earlier_payment_events_are_sent_without_the_refund(shop):
 async def test_nothing_happens_to_a_payment_that_is_over(shop):
     """The refund's events continue after the payment's last version."""
     of = await paid(shop)
-    existing = await shop.reader.find_payment(of.id)
+    existing = await shop.payments.find(of.id)
     for event in ("simulate_failed", "simulate_expired", "cancel"):
         with pytest.raises(Exception, match="cannot be"):
             await shop.write(

@@ -11,12 +11,12 @@ from eth_account import Account
 from florin_server.app.chains.keys import open_keystore
 from florin_server.app.chains.setup import load_opener_contract, load_settlement_contract
 from florin_server.app.home import StateFolder
-from florin_server.db.engine.opening import open_store
 from florin_server.devnet.genesis import load_artifact
 from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.caip import format_checksum_address
 from florin_server.domain.settlement.pace import ChainPace
 from florin_server.domain.settlement.settle_times import SettleTimes
+from florin_server.money.opening import open_store
 from florin_server.operations.store import observed
 from florin_server.rails.networks import chain_files
 from solders.keypair import Keypair

@@ -17,7 +17,7 @@ from florin_server.accounts.store import keys as key_store
 from florin_server.app.role import SERVER_ROLE
 from florin_server.app.service import FlorinService
 from florin_server.compliance.screening.service import lists
-from florin_server.db.engine.opening import open_store
+from florin_server.money.opening import open_store
 from florin_server.operations.service import executors
 
 from tests.support import postgres

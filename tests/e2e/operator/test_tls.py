@@ -102,7 +102,7 @@ async def test_both_protocols_speak_tls_and_nothing_else(tmp_path):
         async with aiohttp.ClientSession(connector=connector) as session:
             assert shop.base.startswith("https://127.0.0.1:")
             payment_id = await shop.created(session)
-            link = await shop.service.app.store.reader.find_payment(payment_id)
+            link = await shop.service.app.store.payments.find(payment_id)
             assert link is not None
             async with session.get(f"{shop.base}/{payment_id}") as page:
                 assert page.status == 200

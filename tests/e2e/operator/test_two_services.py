@@ -35,7 +35,7 @@ async def two(tmp_path_factory):
 
 
 async def status(service: FlorinService, payment_id: str) -> str:
-    payment = await service.app.store.reader.find_payment(payment_id)
+    payment = await service.app.store.payments.find(payment_id)
     return "" if payment is None else str(payment.status)
 
 

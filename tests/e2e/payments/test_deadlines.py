@@ -98,7 +98,7 @@ async def test_a_read_ends_when_its_caller_leaves_over_grpc(desk, rail, monkeypa
 
 async def test_a_read_ends_when_its_caller_leaves_over_rest(desk, monkeypatch):
     path = f"/v1/gateway/payment/{await created(desk)}"
-    held = hold(monkeypatch, desk.service.app.store.reader, "find_payment")
+    held = hold(monkeypatch, desk.service.app.store.payments, "find")
     call = asyncio.create_task(desk.ask("GET", path, desk.rest.wallet))
     await held.call_started.wait()
     call.cancel()

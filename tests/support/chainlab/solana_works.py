@@ -14,7 +14,6 @@ from florin_server.accounts.store import destinations, merchants
 from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App
 from florin_server.base.clock import TestClock
-from florin_server.db.engine.opening import open_store
 from florin_server.db.engine.store import Store
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.accounts.account import Partner
@@ -23,6 +22,7 @@ from florin_server.domain.payments.payment import Destination, Payment
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
+from florin_server.money.opening import open_store
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.create import NewPayment, create
 from florin_server.money.payments.service.fetch import fetch
@@ -90,7 +90,7 @@ class SolanaHarness:
 
     async def get_payment(self, payment: Payment) -> Payment:
         """Return the current state of a payment."""
-        found_payment = await self.store.reader.find_payment(payment.id)
+        found_payment = await self.store.payments.find(payment.id)
         assert found_payment is not None
         return found_payment
 

@@ -9,27 +9,30 @@ from typing import Self
 
 from florin_server.db.engine.query import Operation, StoreError, T
 from florin_server.db.engine.reading import StoreReader
-from florin_server.db.engine.store import Store
+from florin_server.db.engine.store import PaymentQueries, Store
 
 
 class ReadOnlyStore(Store):
     """Read a store in one thread, one operation at a time; a write raises StoreError."""
 
-    def __init__(self, reader: StoreReader, thread: ThreadPoolExecutor) -> None:
-        super().__init__(reader.engine, _RefusingWriter())
+    def __init__(
+        self, reader: StoreReader, queries: PaymentQueries, thread: ThreadPoolExecutor
+    ) -> None:
+        super().__init__(reader.engine, _RefusingWriter(), queries)
         self._source = reader
         self._thread = thread
         self._closed = False
 
     @classmethod
-    async def open(cls, connect: Callable[[], StoreReader]) -> Self:
+    async def open(cls, connect: Callable[[], StoreReader], queries: PaymentQueries) -> Self:
         """Open a store through `connect`, which runs in the store's thread.
 
         Raise StoreError if its schema is not this version's.
         """
         thread = ThreadPoolExecutor(1, "florin-look")
         try:
-            return cls(await asyncio.get_running_loop().run_in_executor(thread, connect), thread)
+            reader = await asyncio.get_running_loop().run_in_executor(thread, connect)
+            return cls(reader, queries, thread)
         except BaseException:
             thread.shutdown(wait=False)
             raise

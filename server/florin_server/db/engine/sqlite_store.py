@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from florin_server.db.engine import schema
+from florin_server.db.engine.entity_cache import EntityCache
 from florin_server.db.engine.query import (
     Operation,
     StoreUnavailable,
@@ -21,9 +22,9 @@ from florin_server.db.engine.sqlite import (
     is_locked,
     to_store_error,
 )
-from florin_server.db.engine.store import MULTI_QUERY, FaultHook, Store
+from florin_server.db.engine.store import MULTI_QUERY, FaultHook, PaymentQueries, Store
 from florin_server.db.engine.writer import LOCK_RETRY_S, LOCKED_S, SqliteWriter
-from florin_server.money.payments.store.cache import PaymentCache
+from florin_server.domain.payments.payment import Payment
 
 # a long read yields to the event loop after this long
 _HOLD_S = 0.005
@@ -36,14 +37,18 @@ _SCANS_MAX = 2
 class SqliteStore(Store):
     """A file that only this process has open."""
 
-    def __init__(self, path: Path, lock: FileLock, fault_hook: FaultHook) -> None:
+    def __init__(
+        self, path: Path, lock: FileLock, queries: PaymentQueries, fault_hook: FaultHook
+    ) -> None:
         self._connection = SqliteConnection(path, writes=True)
         # no other process writes, so a cached payment is valid until this process changes it
-        cache = PaymentCache()
-        self._connection.on_change("payment", "id", cache.invalidate)
+        cache: EntityCache[Payment] = EntityCache()
+        self._connection.on_change(queries.table, "id", cache.invalidate)
         self._writer = SqliteWriter(self._connection, fault_hook, cache.end_transaction)
         engine = f"SQLite {sqlite3.sqlite_version}"
-        super().__init__(engine, self._writer, immediate_reads=_IMMEDIATE_READS, cache=cache)
+        super().__init__(
+            engine, self._writer, queries, immediate_reads=_IMMEDIATE_READS, cache=cache
+        )
         self._path = path
         self._lock = lock
         self._readers: list[SqliteConnection] = []
@@ -51,7 +56,7 @@ class SqliteStore(Store):
         self._surveys = asyncio.Semaphore(_SCANS_MAX)
 
     @classmethod
-    async def open(cls, path: Path, fault_hook: FaultHook) -> SqliteStore:
+    async def open(cls, path: Path, queries: PaymentQueries, fault_hook: FaultHook) -> SqliteStore:
         """Open a file; create it if it is new, and migrate it if it is older.
 
         Raise StoreLocked while another server has it open.
@@ -59,7 +64,7 @@ class SqliteStore(Store):
         lock = FileLock(path.with_name(path.name + ".lock"))
         try:
             await asyncio.to_thread(schema.prepare, path)
-            return cls(path, lock, fault_hook)
+            return cls(path, lock, queries, fault_hook)
         except BaseException:
             lock.release()
             raise

@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from types import CodeType
 from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
+from florin_server.db.engine.entity_cache import EntityCache
+from florin_server.db.engine.entity_reader import EntityQueries, EntityReader
 from florin_server.db.engine.notices import NotificationChannel
 from florin_server.db.engine.query import Operation, T
-from florin_server.money.payments.store.cache import PaymentCache
-from florin_server.money.payments.store.reader import PaymentReader
+from florin_server.domain.payments.payment import Payment
 
 __all__ = ["FaultHook", "PoolUse", "Store"]
 
@@ -47,20 +48,29 @@ class PoolUse(NamedTuple):
     waiting: int
 
 
+PaymentQueries: TypeAlias = EntityQueries[Payment]
+
+
 class Store(ABC):
-    """The service's stored state. `open_store` makes it, once per process."""
+    """The service's stored state. `open_store` makes it, once per process.
+
+    `payments` reads payments by id, by the queries that the engine is given.
+    """
 
     def __init__(
         self,
         engine: str,
         writer: OperationWriter,
+        payment_queries: PaymentQueries,
         *,
         immediate_reads: int = 0,
-        cache: PaymentCache | None = None,
+        cache: EntityCache[Payment] | None = None,
     ) -> None:
         # name and version
         self.engine = engine
-        self.reader = PaymentReader(self.read, immediate_reads=immediate_reads, cache=cache)
+        self.payments = EntityReader(
+            self.read, payment_queries, immediate_reads=immediate_reads, cache=cache
+        )
         self._writes = writer
         self._long: set[CodeType] = set()
 

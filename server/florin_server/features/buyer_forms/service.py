@@ -143,7 +143,7 @@ async def _get_payment(app: _Context, ticket: _FormTicket) -> tuple[Payment, set
 
     After an erasure, options must be requested again before a form works.
     """
-    payment = await app.store.reader.find_payment(ticket.payment_id)
+    payment = await app.store.payments.find(ticket.payment_id)
     if payment is None:
         raise _unauthorized_error()
     size = _TAG_CHARS

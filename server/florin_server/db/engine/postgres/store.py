@@ -23,6 +23,7 @@ from florin_server.db.engine.query import Operation, StoreUnavailable, T
 from florin_server.db.engine.store import (
     MULTI_QUERY,
     FaultHook,
+    PaymentQueries,
     PoolUse,
     Store,
 )
@@ -36,7 +37,13 @@ _PROBE_S = 3.0
 class PostgresStore(Store):
     """A database that other processes may have open too."""
 
-    def __init__(self, database: DatabaseConfig, engine: str, fault_hook: FaultHook) -> None:
+    def __init__(
+        self,
+        database: DatabaseConfig,
+        engine: str,
+        queries: PaymentQueries,
+        fault_hook: FaultHook,
+    ) -> None:
         def pool(kind: ConnectionKind, size: int) -> ConnectionPool:
             return ConnectionPool(partial(self._connect, kind), size)
 
@@ -47,15 +54,17 @@ class PostgresStore(Store):
         self._writers = pool("write", database.writers)
         self._probes = pool("read", 1)
         self._writer = PostgresWriter(self._writers, database.writers, fault_hook)
-        super().__init__(engine, self._writer)
+        super().__init__(engine, self._writer, queries)
         self._closed = False
         self._identity = ""
         self._notices = PostgresNotificationChannel(database) if database.notify else None
 
     @classmethod
-    async def open(cls, database: DatabaseConfig, fault_hook: FaultHook) -> PostgresStore:
+    async def open(
+        cls, database: DatabaseConfig, queries: PaymentQueries, fault_hook: FaultHook
+    ) -> PostgresStore:
         """Open a database; create its tables if it has none, and migrate older tables."""
-        return cls(database, await schema.prepare(database), fault_hook)
+        return cls(database, await schema.prepare(database), queries, fault_hook)
 
     @property
     def location(self) -> str:

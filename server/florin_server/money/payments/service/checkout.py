@@ -59,7 +59,7 @@ class CheckoutTransaction:
 async def find_payment(app: _Context, payment_ref: str) -> Payment | None:
     """Return the payment of a link at present; None if it does not exist."""
     payment_id = find_payment_id(app, payment_ref)
-    payment = await app.store.reader.find_payment(payment_id) if payment_id else None
+    payment = await app.store.payments.find(payment_id) if payment_id else None
     return None if payment is None else await expire_if_due(app, payment)
 
 

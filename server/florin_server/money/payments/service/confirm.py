@@ -289,7 +289,7 @@ async def _get_first_block(
 
 async def _resolve_lost_race(app: _Context, caller: Caller, confirmation: Confirmation) -> Payment:
     """Answer as if this call had come after the other change that was committed first."""
-    payment = await app.store.reader.find_payment(confirmation.payment_id)
+    payment = await app.store.payments.find(confirmation.payment_id)
     if payment is None:
         raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
     payment = await expire_if_due(app, payment)

@@ -51,7 +51,7 @@ async def expire_if_due(app: _Context, payment: Payment) -> Payment:
     for changed_payment in await app.store.write(payments.expire((payment.id,), now_us)):
         return await app.publish_change(changed_payment)
     # another change was committed in between, and wins
-    return await app.store.reader.find_payment(payment.id) or current_payment
+    return await app.store.payments.find(payment.id) or current_payment
 
 
 def is_visible(caller: Caller, payment: Payment) -> bool:
@@ -74,7 +74,7 @@ async def get_payment(
 ) -> Payment:
     """Return the caller's payment; an invisible payment is as unknown as one that never existed."""
     payment_id, may_see = find_payment_id(app, payment_ref), partial(is_allowed, caller)
-    payment = await app.store.reader.find_payment(payment_id, may_see) if payment_id else None
+    payment = await app.store.payments.find(payment_id, may_see) if payment_id else None
     if payment is None or not may_see(payment):
         raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
     return await expire_if_due(app, payment)

@@ -89,7 +89,7 @@ async def list_changes(app: StorageContext, payment: Payment) -> list[PaymentEve
 async def get_trace(app: _Context, payment_ref: str) -> PaymentTrace:
     """Return the full history of any payment, for the operator; payment_not_found."""
     payment_id = find_payment_id(app, payment_ref)
-    found_payment = await app.store.reader.find_payment(payment_id) if payment_id else None
+    found_payment = await app.store.payments.find(payment_id) if payment_id else None
     if found_payment is None:
         raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
     payment = await expire_if_due(app, found_payment)
