@@ -31,7 +31,6 @@ from florin_server.features.monitoring.service.health import (
 )
 from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.sharing import LimitSync
-from florin_server.money.ledger.service.postings import list_wallets
 from florin_server.money.payments.store import payments
 from florin_server.operations.process import ProcessName
 from florin_server.operations.roles import KeySender, LeasedWorker
@@ -39,6 +38,7 @@ from florin_server.operations.service.quarantine import Quarantine
 from florin_server.rails.chain_state import ChainState
 from florin_server.rails.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
+from florin_server.rails.wallets import list_wallets
 from florin_server.settings import Settings
 
 _EMPTY_LINKS = CheckoutLinks("", frozenset())

@@ -15,8 +15,8 @@ from florin_server.db.engine.query import Operation
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.payments.payment import Destination
-from florin_server.money.ledger.service.postings import list_wallets
 from florin_server.rails.protocol import Rail
+from florin_server.rails.wallets import list_wallets
 
 # the number of misdirected places in one report; longer sentences are not read
 _REPORTED_MAX = 20

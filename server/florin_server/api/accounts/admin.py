@@ -13,8 +13,8 @@ from florin_server.api.payments.codec import PaymentCodec
 from florin_server.api.server.call import get_caller
 from florin_server.api.server.replay import build_response, make_response_encoder
 from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.features.monitoring.service.clock import advance, find_movable_clock
 from florin_server.money.payments.service.simulate import simulate
+from florin_server.operations.service.clock import advance, find_movable_clock
 
 _OUTCOMES = {
     account_pb2.SIMULATED_OUTCOME_SUCCEEDED: PaymentStateEvent.SIMULATE_SUCCEEDED,

@@ -1,31 +1,19 @@
-"""Forms for data about buyers: their URLs, their content and their submission.
-
-Each caller of options gets its own form, so that no caller can fill in the form of another. The
-token itself says what it is valid for, with a code that only the installation can make: nothing is
-stored before a form is submitted.
-"""
+"""Forms for data about buyers: their content and their submission."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import hmac
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
-from urllib.parse import quote
-
-import orjson
+from typing import Protocol
 
 from florin_server.base.context import EventContext
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import (
-    DataSupplier,
     decrypt_data,
     encode_data,
     encrypt_data,
 )
-from florin_server.compliance.buyer_data.store import DataSource, format_source
+from florin_server.compliance.buyer_data.service.form_links import FormTicket, parse_token
 from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
@@ -48,11 +36,6 @@ class _Context(
     """What this module uses of the application."""
 
 
-_CODE_BYTES = 32
-# enough that no two accounts of a payment have the same, and a hundred fit into a URL
-_TAG_CHARS = 16
-
-
 @dataclass(frozen=True, slots=True)
 class BuyerForm:
     """A form that a buyer has open; `is_submitted` means that it was submitted."""
@@ -62,41 +45,12 @@ class BuyerForm:
     is_submitted: bool
 
 
-class _FormTicket(NamedTuple):
-    """The content of a token: `supplier_id` supplies data about the accounts with these tags."""
-
-    payment_id: str
-    app_id: str
-    supplier_id: str
-    tags: str
-
-    @property
-    def source(self) -> str:
-        return format_source(DataSource.FORM, self.supplier_id)
-
-
-def get_form_url(
-    app: _Context, payment: Payment, supplier: DataSupplier, accounts: Mapping[str, str]
-) -> str:
-    """Return the URL of a form for some accounts, given as {canonical: as written}.
-
-    It is the same at every request of the same credential.
-    """
-    tags = "".join(sorted(_get_account_tag(account) for account in accounts))
-    ticket = _FormTicket(payment.id, supplier.app_id, supplier.source_ids[0], tags)
-    text = orjson.dumps(list(ticket)).decode()
-    code, *_ = app.cipher.derive("form", text)
-    token = base64.urlsafe_b64encode(code + text.encode()).decode().rstrip("=")
-    listed = quote(",".join(accounts.values()), safe="")
-    return f"{app.links.base_url}/collect/?pid={payment.id}&accounts={listed}&t={token}"
-
-
 async def get_form(app: _Context, payment_id: str | None, token: str) -> BuyerForm:
     """Return the form of a token; ApiError(unauthorized), or payment_expired after its end.
 
     `payment_id` is the id in the link beside the token.
     """
-    ticket = _parse_token(app, token)
+    ticket = _read_token(app, token)
     if payment_id not in {None, ticket.payment_id}:
         raise _unauthorized_error()
     payment, accounts = await _get_payment(app, ticket)
@@ -115,7 +69,7 @@ async def submit(app: _Context, token: str, value: object, *, peer: str = "") ->
     `peer` is the sender, in gRPC's form. ApiError: unauthorized, payment_expired, rate_limited,
     params_validation.
     """
-    ticket = _parse_token(app, token)
+    ticket = _read_token(app, token)
     # each form has a budget: no caller uses up the buyer's
     app.limits.count_form(f"{ticket.payment_id}/{ticket.supplier_id}", peer)
     payment, accounts = await _get_payment(app, ticket)
@@ -138,7 +92,14 @@ async def submit(app: _Context, token: str, value: object, *, peer: str = "") ->
         raise _unauthorized_error()
 
 
-async def _get_payment(app: _Context, ticket: _FormTicket) -> tuple[Payment, set[str]]:
+def _read_token(app: StorageContext, token: str) -> FormTicket:
+    ticket = parse_token(app, token)
+    if ticket is None:
+        raise _unauthorized_error()
+    return ticket
+
+
+async def _get_payment(app: _Context, ticket: FormTicket) -> tuple[Payment, set[str]]:
     """Return the payment, and those of the ticket's accounts that it is offered to.
 
     After an erasure, options must be requested again before a form works.
@@ -146,31 +107,11 @@ async def _get_payment(app: _Context, ticket: _FormTicket) -> tuple[Payment, set
     payment = await app.store.payments.find(ticket.payment_id)
     if payment is None:
         raise _unauthorized_error()
-    size = _TAG_CHARS
-    tags = {ticket.tags[at : at + size] for at in range(0, len(ticket.tags), size)}
     offered = await app.store.read(collected_data.list_offered_accounts(payment.id))
-    accounts = {account for account in offered if _get_account_tag(account) in tags}
+    accounts = {account for account in offered if ticket.is_for(account)}
     if not accounts:
         raise _unauthorized_error()
     return await expire_if_due(app, payment), accounts
-
-
-def _parse_token(app: StorageContext, token: str) -> _FormTicket:
-    """Return the content of a token; ApiError(unauthorized) if Florin did not make it."""
-    try:
-        decoded = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-        code, text = decoded[:_CODE_BYTES], decoded[_CODE_BYTES:].decode()
-        codes = app.cipher.derive("form", text)
-    except ValueError:
-        raise _unauthorized_error() from None
-    if not any(hmac.compare_digest(code, each_code) for each_code in codes):
-        raise _unauthorized_error()
-    return _FormTicket(*orjson.loads(text))
-
-
-def _get_account_tag(account: str) -> str:
-    """Return the tag of an account in a token."""
-    return hashlib.sha256(account.encode()).hexdigest()[:_TAG_CHARS]
 
 
 def _is_same_data(stored: str | None, data: bytes) -> bool:

@@ -19,7 +19,6 @@ from typing import Protocol
 
 import orjson
 
-from florin_server.base.context import EventContext
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import (
     encode_data,
@@ -27,6 +26,7 @@ from florin_server.compliance.buyer_data.service.collected import (
     get_supplier,
     invalid_data_error,
 )
+from florin_server.compliance.buyer_data.service.form_links import get_form_url
 from florin_server.compliance.buyer_data.store import ConfirmedBuyerData, DataSource, format_source
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
@@ -34,22 +34,10 @@ from florin_server.domain.caip import canonicalize_asset
 from florin_server.domain.capture import buyer_data
 from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
 from florin_server.domain.payments.payment import BuildAction, Payment, PaymentOption
-from florin_server.features.buyer_forms import service as forms
-from florin_server.limits.context import LimitContext
-from florin_server.operations.context import WorkerContext
-from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 
 
-class _Context(
-    ChainContext,
-    EventContext,
-    LimitContext,
-    SettingsContext,
-    StorageContext,
-    WorkerContext,
-    Protocol,
-):
+class _Context(SettingsContext, StorageContext, Protocol):
     """What this module uses of the application."""
 
 
@@ -109,12 +97,12 @@ async def request_data(
     # as the wallet wrote them, in the order of the options
     accounts_by_payer = {option.payer: option.account for option in waiting}
     urls = {
-        payer: forms.get_form_url(app, payment, supplier, {payer: account})
+        payer: get_form_url(app, payment, supplier, {payer: account})
         for payer, account in accounts_by_payer.items()
     }
     return DataRequirement(
         {option.id: urls[option.payer] for option in waiting},
-        forms.get_form_url(app, payment, supplier, accounts_by_payer),
+        get_form_url(app, payment, supplier, accounts_by_payer),
     )
 
 
@@ -150,7 +138,7 @@ async def require_data(
     try:
         data = _parse_buyer_data(buyer_data_json)
     except ApiError as error:
-        url = forms.get_form_url(app, payment, supplier, {option.payer: option.account})
+        url = get_form_url(app, payment, supplier, {option.payer: option.account})
         details = {"reason": "ic_required", "url": url}
         raise ApiError(error.code, error.message, issues=error.issues, details=details) from None
     source = format_source(DataSource.INLINE, supplier.source_ids[0])

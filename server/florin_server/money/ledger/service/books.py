@@ -34,6 +34,7 @@ from florin_server.money.ledger.store.books import (
 from florin_server.money.payments.store import history
 from florin_server.money.payouts.store import payouts
 from florin_server.operations.context import QuarantineContext, WorkerContext
+from florin_server.rails import wallets
 from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
@@ -255,7 +256,7 @@ def get_ledger_chains(rails: Iterable[Rail]) -> dict[str, ChainAccounting]:
 
 def _list_wallets(rail: Rail, snapshot: BookSnapshot) -> set[WalletAsset]:
     """Return the wallets of a chain that the ledger has or can have."""
-    coins = {(account, rail.native_asset) for account in postings.list_wallets(rail)}
+    coins = {(account, rail.native_asset) for account in wallets.list_wallets(rail)}
     treasury_assets = {(rail.treasury, asset) for asset in rail.assets}
     booked = {place for place in snapshot.balances if _is_on_chain(place, rail.chain_id)}
     return coins | treasury_assets | booked

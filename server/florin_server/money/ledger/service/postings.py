@@ -10,11 +10,7 @@ from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import Split
-
-
-def list_wallets(rail: Rail) -> frozenset[str]:
-    """Return every account (CAIP-10) of Florin on a chain whose money is in the ledger."""
-    return frozenset({rail.treasury, *(f"{rail.chain_id}:{sender}" for sender in rail.senders)})
+from florin_server.rails.wallets import list_wallets
 
 
 def build_settlement_postings(

@@ -21,13 +21,13 @@ from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.features.monitoring.service import clock
 from florin_server.idempotency.service import discard_response
 from florin_server.limits.context import LimitContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import panel_wallet
 from florin_server.money.payments.service.simulate import simulate
 from florin_server.operations.context import WorkerContext
+from florin_server.operations.service import clock
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 
