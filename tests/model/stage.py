@@ -15,9 +15,6 @@ from unittest import mock
 
 import grpc
 import uvloop
-from florin_gateway.app import RestGateway
-from florin_gateway.backends import LocalBackend
-from florin_gateway.settings import GatewaySettings
 from florin_server.app import demo
 from florin_server.app.chains import connected
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
@@ -29,6 +26,9 @@ from florin_server.money.settlement.worker.observations import ChainObservations
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.protocol import Rail
 from florin_server.web.headers import HEADERS
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.backends import LocalBackend
+from grpc_rest_gateway.settings import GatewaySettings
 
 from tests.model.memory import MemoryRest
 from tests.model.rail import ASSET, CHAIN, FakeRail, signature

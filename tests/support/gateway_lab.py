@@ -20,7 +20,9 @@ from florin.v1 import (
     merchant_pb2_grpc,
     payment_pb2,
 )
-from florin_gateway import (
+from florin_server.web.headers import HEADERS
+from google.rpc import error_details_pb2, status_pb2
+from grpc_rest_gateway import (
     GatewaySettings,
     HttpServer,
     LocalBackend,
@@ -28,8 +30,6 @@ from florin_gateway import (
     RestGateway,
     ServerSettings,
 )
-from florin_server.web.headers import HEADERS
-from google.rpc import error_details_pb2, status_pb2
 
 from tests.support.raw import RawResponse, parse_response
 

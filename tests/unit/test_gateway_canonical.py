@@ -6,14 +6,14 @@ import json
 import math
 
 import pytest
-from florin_gateway.app import RestGateway
-from florin_gateway.errors import RefusedError
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.profiles import JsonProfile
-from florin_gateway.routes import RouteBinding, compile_routes
-from florin_gateway.settings import GatewaySettings
 from google.protobuf import json_format
 from google.protobuf.message_factory import GetMessageClass
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.profiles import JsonProfile
+from grpc_rest_gateway.routes import RouteBinding, compile_routes
+from grpc_rest_gateway.settings import GatewaySettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from ipaddress import ip_network
 
 import pytest
-from florin_gateway.forwarded import FORWARDED, TrustedProxies, is_private_peer
-from florin_gateway.proxyprotocol import (
+from florin_server.settings import Settings
+from grpc_rest_gateway.forwarded import FORWARDED, TrustedProxies, is_private_peer
+from grpc_rest_gateway.proxyprotocol import (
     EXTENSION_BYTES_MAX,
     LINE_BYTES_MAX,
     ProxyPreface,
     parse_preface,
 )
-from florin_server.settings import Settings
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError

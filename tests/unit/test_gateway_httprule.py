@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_gateway.httprule import (
+from grpc_rest_gateway.httprule import (
     PathError,
     PathRouter,
     PathWildcard,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from florin_gateway.errors import RefusedError
-from florin_gateway.httprule import PathRouter
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.profiles import JsonProfile
-from florin_gateway.routes import RouteBinding, RouteError, add_routes
 from google.protobuf.message_factory import GetMessageClass
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.httprule import PathRouter
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.profiles import JsonProfile
+from grpc_rest_gateway.routes import RouteBinding, RouteError, add_routes
 
 from tests.support.proto_lab import compile_binding, compile_bindings, read_request
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from florin_gateway.jsonscan import DEPTH_MAX, StrictJsonError, parse_json
+from grpc_rest_gateway.jsonscan import DEPTH_MAX, StrictJsonError, parse_json
 from hypothesis import given
 from hypothesis import strategies as st
 

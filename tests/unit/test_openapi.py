@@ -7,14 +7,14 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.jsonshape import TIMESTAMP_TYPE, get_enum_texts, get_rule
-from florin_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
-from florin_gateway.profiles import JsonProfile
-from florin_gateway.routes import RouteError
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.jsonshape import TIMESTAMP_TYPE, get_enum_texts, get_rule
+from grpc_rest_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
+from grpc_rest_gateway.profiles import JsonProfile
+from grpc_rest_gateway.routes import RouteError
 
 from tests.support.proto_lab import compile_service
 from tests.support.shapes import list_undocumented, resolve_schema

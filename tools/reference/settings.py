@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 from florin_server import settings as config
 from florin_server.app.demo_accounts import DEMO_VARIABLES
 from florin_server.rails.evm.larger_amounts import LargerAmounts
@@ -22,6 +21,7 @@ from florin_server.rails.solana.settings import (
     SolanaChainSettings,
     SolanaCoinSettings,
 )
+from grpc_rest_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined

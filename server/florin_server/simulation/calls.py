@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import orjson
-from florin_gateway.app import RestGateway
-from florin_gateway.backends import LocalBackend
-from florin_gateway.settings import GatewaySettings
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.backends import LocalBackend
+from grpc_rest_gateway.settings import GatewaySettings
 
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES, GrpcServers
 from florin_server.web.headers import HEADERS

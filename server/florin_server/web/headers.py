@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_gateway.settings import HeaderSettings
+from grpc_rest_gateway.settings import HeaderSettings
 
 from florin_server.domain.versions import DEPLOYED_SDK
 

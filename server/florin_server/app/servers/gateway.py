@@ -9,16 +9,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from types import MappingProxyType
 
-from florin_gateway.app import RestGateway
-from florin_gateway.backends import LocalBackend
-from florin_gateway.forwarded import PROXY_PROTOCOL, TrustedProxies
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.observed import RequestObserver
-from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
-from florin_gateway.remote import RemoteBackend
-from florin_gateway.rpc import RpcBackend
-from florin_gateway.server import HttpServer
-from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.backends import LocalBackend
+from grpc_rest_gateway.forwarded import PROXY_PROTOCOL, TrustedProxies
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.observed import RequestObserver
+from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway.remote import RemoteBackend
+from grpc_rest_gateway.rpc import RpcBackend
+from grpc_rest_gateway.server import HttpServer
+from grpc_rest_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 
 from florin_server.app.core import App
 from florin_server.app.servers import consoles, observing

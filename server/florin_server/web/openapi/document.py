@@ -6,8 +6,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from florin.v1 import access_pb2
-from florin_gateway.openapi import OpenApiOperation, ProtoComments, SchemaRegistry, list_operations
 from google.protobuf.descriptor import ServiceDescriptor
+from grpc_rest_gateway.openapi import (
+    OpenApiOperation,
+    ProtoComments,
+    SchemaRegistry,
+    list_operations,
+)
 
 from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS, ErrorCode
 from florin_server.web.openapi import headers

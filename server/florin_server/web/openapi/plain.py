@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin_gateway.openapi import build_stream_responses
+from grpc_rest_gateway.openapi import build_stream_responses
 
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.payments.payment import PaymentStatus

@@ -8,15 +8,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from florin_gateway.errors import (
+from grpc_rest_gateway.errors import (
     HEADER_NOT_ASCII,
     INVALID_PARAMS,
     RefusedError,
     make_invalid_parameter_error,
 )
-from florin_gateway.profiles import JsonProfile
-from florin_gateway.rpc import Metadata
-from florin_gateway.settings import HeaderSettings
+from grpc_rest_gateway.profiles import JsonProfile
+from grpc_rest_gateway.rpc import Metadata
+from grpc_rest_gateway.settings import HeaderSettings
 
 Headers = list[tuple[bytes, bytes]]
 

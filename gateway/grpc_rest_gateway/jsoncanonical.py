@@ -18,8 +18,8 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_gateway.errors import RequestIssue
-from florin_gateway.jsonshape import (
+from grpc_rest_gateway.errors import RequestIssue
+from grpc_rest_gateway.jsonshape import (
     FLOAT_BOUNDS,
     INTEGER_BOUNDS,
     MESSAGE_FIELD_TYPES,

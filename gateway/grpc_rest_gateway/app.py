@@ -20,29 +20,36 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
-from florin_gateway.errors import (
+from grpc_rest_gateway.errors import (
     FAULT_KEY,
     INVALID_PARAMS,
     RefusedError,
     make_internal_error,
     to_refused_error,
 )
-from florin_gateway.exchange import ClientGoneError, HttpExchange, Scope, Send, get_path, get_peer
-from florin_gateway.forwarded import is_private_peer
-from florin_gateway.headers import (
+from grpc_rest_gateway.exchange import (
+    ClientGoneError,
+    HttpExchange,
+    Scope,
+    Send,
+    get_path,
+    get_peer,
+)
+from grpc_rest_gateway.forwarded import is_private_peer
+from grpc_rest_gateway.headers import (
     HeaderRules,
     Headers,
     RequestHeaders,
     get_request_id,
     parse_event_id,
 )
-from florin_gateway.hold import Receive, RequestWait, WaitEnd
-from florin_gateway.httprule import ROOT, PathError, PathRouter, TemplateError, parse_template
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.longpoll import poll_response
-from florin_gateway.observed import ObservedExchange, RequestObserver
-from florin_gateway.parameters import parse_query
-from florin_gateway.plain import (
+from grpc_rest_gateway.hold import Receive, RequestWait, WaitEnd
+from grpc_rest_gateway.httprule import ROOT, PathError, PathRouter, TemplateError, parse_template
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.longpoll import poll_response
+from grpc_rest_gateway.observed import ObservedExchange, RequestObserver
+from grpc_rest_gateway.parameters import parse_query
+from grpc_rest_gateway.plain import (
     PlainEvents,
     PlainHandler,
     PlainRequest,
@@ -51,16 +58,16 @@ from florin_gateway.plain import (
     RefusalRenderer,
     is_page_request,
 )
-from florin_gateway.routes import (
+from grpc_rest_gateway.routes import (
     RouteBinding,
     RouteError,
     add_routes,
     check_aliases,
     compile_routes,
 )
-from florin_gateway.rpc import CallError, Metadata, RpcBackend
-from florin_gateway.settings import GatewaySettings
-from florin_gateway.sse import EventStream
+from grpc_rest_gateway.rpc import CallError, Metadata, RpcBackend
+from grpc_rest_gateway.settings import GatewaySettings
+from grpc_rest_gateway.sse import EventStream
 
 logger = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
-from florin_gateway.errors import RefusedError, make_invalid_parameter_error
-from florin_gateway.jsoncanonical import NON_FINITE_TEXTS
-from florin_gateway.jsonshape import (
+from grpc_rest_gateway.errors import RefusedError, make_invalid_parameter_error
+from grpc_rest_gateway.jsoncanonical import NON_FINITE_TEXTS
+from grpc_rest_gateway.jsonshape import (
     FLOAT_BOUNDS,
     INTEGER_BOUNDS,
     MESSAGE_FIELD_TYPES,

@@ -1,12 +1,12 @@
 """OpenAPI 3.1 from the same descriptors and options as the routes and the codec."""
 
-from florin_gateway.openapi.comments import ProtoComments
-from florin_gateway.openapi.operations import (
+from grpc_rest_gateway.openapi.comments import ProtoComments
+from grpc_rest_gateway.openapi.operations import (
     OpenApiOperation,
     build_stream_responses,
     list_operations,
 )
-from florin_gateway.openapi.schemas import SchemaRegistry, SchemaSide
+from grpc_rest_gateway.openapi.schemas import SchemaRegistry, SchemaSide
 
 __all__ = [
     "OpenApiOperation",

@@ -14,8 +14,8 @@ import orjson
 from google.protobuf.descriptor import Descriptor
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
-from florin_gateway.fieldpaths import to_json_path
-from florin_gateway.rpc import CallError, Metadata, UnreachableError
+from grpc_rest_gateway.fieldpaths import to_json_path
+from grpc_rest_gateway.rpc import CallError, Metadata, UnreachableError
 
 ERROR_DOMAIN = "florin"
 FAULT_KEY = "gateway-fault-bin"

@@ -9,21 +9,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from florin_gateway.app import RestGateway
-    from florin_gateway.backends import LocalBackend
-    from florin_gateway.plain import (
+    from grpc_rest_gateway.app import RestGateway
+    from grpc_rest_gateway.backends import LocalBackend
+    from grpc_rest_gateway.plain import (
         PlainEvent,
         PlainEvents,
         PlainHandler,
         PlainRequest,
         PlainResponse,
     )
-    from florin_gateway.profiles import JsonProfile
-    from florin_gateway.remote import RemoteBackend
-    from florin_gateway.routes import RouteError
-    from florin_gateway.rpc import CallError, RpcBackend
-    from florin_gateway.server import HttpServer
-    from florin_gateway.settings import (
+    from grpc_rest_gateway.profiles import JsonProfile
+    from grpc_rest_gateway.remote import RemoteBackend
+    from grpc_rest_gateway.routes import RouteError
+    from grpc_rest_gateway.rpc import CallError, RpcBackend
+    from grpc_rest_gateway.server import HttpServer
+    from grpc_rest_gateway.settings import (
         GatewaySettings,
         GuardSettings,
         HeaderSettings,

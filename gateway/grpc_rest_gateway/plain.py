@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from florin_gateway.errors import INVALID_PARAMS, RefusedError
-from florin_gateway.headers import Headers, parse_event_id
-from florin_gateway.httprule import PathTemplate
-from florin_gateway.rpc import MessageStream, Metadata
+from grpc_rest_gateway.errors import INVALID_PARAMS, RefusedError
+from grpc_rest_gateway.headers import Headers, parse_event_id
+from grpc_rest_gateway.httprule import PathTemplate
+from grpc_rest_gateway.rpc import MessageStream, Metadata
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import grpc
 
-from florin_gateway.rpc import CallError, Metadata, join_metadata
+from grpc_rest_gateway.rpc import CallError, Metadata, join_metadata
 
 logger = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from florin_gateway.errors import RequestIssue
-from florin_gateway.jsonshape import (
+from grpc_rest_gateway.errors import RequestIssue
+from grpc_rest_gateway.jsonshape import (
     FLOAT_BOUNDS,
     INTEGER_BOUNDS,
     MESSAGE_FIELD_TYPES,
@@ -34,7 +34,7 @@ from florin_gateway.jsonshape import (
     parse_map_key,
     parse_timestamp,
 )
-from florin_gateway.profiles import JsonProfile
+from grpc_rest_gateway.profiles import JsonProfile
 
 ISSUES_MAX = 20
 # length to which an error shortens the name of an unknown member

@@ -20,7 +20,7 @@ from google.protobuf.descriptor import (
 )
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_gateway.profiles import JsonProfile
+from grpc_rest_gateway.profiles import JsonProfile
 
 F = FieldDescriptor
 INTEGER_BOUNDS: dict[int, tuple[int, int]] = {

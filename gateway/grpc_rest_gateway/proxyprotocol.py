@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 from typing import NamedTuple
 
-from florin_gateway.forwarded import parse_address
+from grpc_rest_gateway.forwarded import parse_address
 
 # longest line of version 1, its end included
 LINE_BYTES_MAX = 107

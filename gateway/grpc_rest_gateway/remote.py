@@ -11,7 +11,7 @@ from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from florin_gateway.rpc import (
+from grpc_rest_gateway.rpc import (
     CLIENT_ADDRESS_KEY,
     GATEWAY_TOKEN_KEY,
     CallError,

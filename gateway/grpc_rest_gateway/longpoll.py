@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from florin_gateway.hold import Receive, RequestWait, WaitEnd
-from florin_gateway.routes import PollPlan
-from florin_gateway.rpc import CallError, MessageStream, Metadata
+from grpc_rest_gateway.hold import Receive, RequestWait, WaitEnd
+from grpc_rest_gateway.routes import PollPlan
+from grpc_rest_gateway.rpc import CallError, MessageStream, Metadata
 
 # a key was revoked, or an account suspended, during the poll
 _REFUSED_CODES = frozenset({grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED})

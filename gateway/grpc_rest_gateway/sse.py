@@ -13,12 +13,12 @@ from asyncio import FIRST_COMPLETED
 from collections.abc import Callable
 from typing import Any
 
-from florin_gateway.exchange import Send
-from florin_gateway.headers import Headers
-from florin_gateway.hold import Receive, RequestWait, WaitEnd
-from florin_gateway.jsoncodec import JsonEncoder
-from florin_gateway.rpc import CallError, MessageStream, Metadata
-from florin_gateway.settings import GatewaySettings
+from grpc_rest_gateway.exchange import Send
+from grpc_rest_gateway.headers import Headers
+from grpc_rest_gateway.hold import Receive, RequestWait, WaitEnd
+from grpc_rest_gateway.jsoncodec import JsonEncoder
+from grpc_rest_gateway.rpc import CallError, MessageStream, Metadata
+from grpc_rest_gateway.settings import GatewaySettings
 
 logger = logging.getLogger(__name__)
 

@@ -10,8 +10,8 @@ import grpc
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 
-from florin_gateway.rpc import CallError, Metadata, StreamMethod, UnaryMethod, format_method_path
-from florin_gateway.servicercontext import LocalContext
+from grpc_rest_gateway.rpc import CallError, Metadata, StreamMethod, UnaryMethod, format_method_path
+from grpc_rest_gateway.servicercontext import LocalContext
 
 
 class LocalCallDetails(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 from gateway_options.v1 import json_pb2
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
 
-from florin_gateway.jsonshape import (
+from grpc_rest_gateway.jsonshape import (
     FLOAT_BOUNDS,
     INTEGER_BOUNDS,
     MESSAGE_FIELD_TYPES,
@@ -22,8 +22,8 @@ from florin_gateway.jsonshape import (
     is_map,
     list_members,
 )
-from florin_gateway.openapi.comments import ProtoComments
-from florin_gateway.profiles import JsonProfile
+from grpc_rest_gateway.openapi.comments import ProtoComments
+from grpc_rest_gateway.profiles import JsonProfile
 
 JsonSchema: TypeAlias = dict[str, Any]
 

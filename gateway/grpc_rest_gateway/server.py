@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 import uvicorn
 
-from florin_gateway.app import RestGateway
-from florin_gateway.guard import make_guard_class
-from florin_gateway.joinedwrites import LINGER_S
-from florin_gateway.settings import ServerSettings
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.guard import make_guard_class
+from grpc_rest_gateway.joinedwrites import LINGER_S
+from grpc_rest_gateway.settings import ServerSettings
 
 
 class HttpServer:

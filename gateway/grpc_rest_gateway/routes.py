@@ -21,25 +21,25 @@ from google.protobuf.descriptor import (
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
 
-from florin_gateway import jsonscan
-from florin_gateway.errors import (
+from grpc_rest_gateway import jsonscan
+from grpc_rest_gateway.errors import (
     make_invalid_body_error,
     make_invalid_parameter_error,
     make_unreadable_body_error,
 )
-from florin_gateway.headers import HeaderRules, Headers
-from florin_gateway.httprule import PathRouter, PathTemplate, TemplateError, parse_template
-from florin_gateway.jsoncodec import JsonCodec, JsonDecoder, JsonEncoder
-from florin_gateway.jsonshape import INTEGER_BOUNDS, get_rule
-from florin_gateway.parameters import (
+from grpc_rest_gateway.headers import HeaderRules, Headers
+from grpc_rest_gateway.httprule import PathRouter, PathTemplate, TemplateError, parse_template
+from grpc_rest_gateway.jsoncodec import JsonCodec, JsonDecoder, JsonEncoder
+from grpc_rest_gateway.jsonshape import INTEGER_BOUNDS, get_rule
+from grpc_rest_gateway.parameters import (
     FieldError,
     FieldParameter,
     QueryFields,
     get_path_parameter,
     parse_query,
 )
-from florin_gateway.profiles import JsonProfile
-from florin_gateway.rpc import RpcBackend, StreamMethod, UnaryMethod, format_method_name
+from grpc_rest_gateway.profiles import JsonProfile
+from grpc_rest_gateway.rpc import RpcBackend, StreamMethod, UnaryMethod, format_method_name
 
 POLL_PARAMETER = "maxPollMs"
 

@@ -8,11 +8,11 @@ from urllib.parse import quote
 
 from google.protobuf.descriptor import Descriptor
 
-from florin_gateway.errors import INVALID_PARAMS, RefusedError
-from florin_gateway.forwarded import format_peer
-from florin_gateway.headers import HeaderRules, Headers, RequestHeaders
-from florin_gateway.hold import Receive
-from florin_gateway.rpc import Metadata
+from grpc_rest_gateway.errors import INVALID_PARAMS, RefusedError
+from grpc_rest_gateway.forwarded import format_peer
+from grpc_rest_gateway.headers import HeaderRules, Headers, RequestHeaders
+from grpc_rest_gateway.hold import Receive
+from grpc_rest_gateway.rpc import Metadata
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Scope: TypeAlias = MutableMapping[str, Any]

@@ -8,8 +8,8 @@ from __future__ import annotations
 import ssl
 from dataclasses import dataclass, field
 
-from florin_gateway.forwarded import Network, TrustedProxies
-from florin_gateway.profiles import JsonProfile
+from grpc_rest_gateway.forwarded import Network, TrustedProxies
+from grpc_rest_gateway.profiles import JsonProfile
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from typing import Any
 from google.api import annotations_pb2
 from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor, ServiceDescriptor
 
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.jsonshape import get_rule
-from florin_gateway.openapi.schemas import JsonSchema, SchemaRegistry
-from florin_gateway.routes import POLL_PARAMETER, RouteBinding, RouteError, compile_routes
-from florin_gateway.rpc import StreamMethod, UnaryMethod
-from florin_gateway.settings import GatewaySettings
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.jsonshape import get_rule
+from grpc_rest_gateway.openapi.schemas import JsonSchema, SchemaRegistry
+from grpc_rest_gateway.routes import POLL_PARAMETER, RouteBinding, RouteError, compile_routes
+from grpc_rest_gateway.rpc import StreamMethod, UnaryMethod
+from grpc_rest_gateway.settings import GatewaySettings
 
 _VARIABLE = re.compile(r"\{([A-Za-z0-9_.]+)(?:=[^}]*)?\}")
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from florin_gateway.jsonshape import (
+from grpc_rest_gateway.jsonshape import (
     MESSAGE_FIELD_TYPES,
     TIMESTAMP_TYPE,
     WELL_KNOWN_TYPES,
@@ -25,7 +25,7 @@ from florin_gateway.jsonshape import (
     is_map,
     list_members,
 )
-from florin_gateway.profiles import JsonProfile
+from grpc_rest_gateway.profiles import JsonProfile
 
 
 class EncoderCompiler:

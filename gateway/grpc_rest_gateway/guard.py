@@ -18,13 +18,13 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
-from florin_gateway.errors import INVALID_PARAMS, RefusedError
-from florin_gateway.forwarded import TrustedProxies, format_peer
-from florin_gateway.headers import MISSPELT_HEADER, HeaderRules, Headers, get_request_id
-from florin_gateway.joinedwrites import BufferedTransport
-from florin_gateway.oldhttp import disable_chunking
-from florin_gateway.proxyprotocol import parse_preface
-from florin_gateway.settings import GuardSettings, HeaderSettings
+from grpc_rest_gateway.errors import INVALID_PARAMS, RefusedError
+from grpc_rest_gateway.forwarded import TrustedProxies, format_peer
+from grpc_rest_gateway.headers import MISSPELT_HEADER, HeaderRules, Headers, get_request_id
+from grpc_rest_gateway.joinedwrites import BufferedTransport
+from grpc_rest_gateway.oldhttp import disable_chunking
+from grpc_rest_gateway.proxyprotocol import parse_preface
+from grpc_rest_gateway.settings import GuardSettings, HeaderSettings
 
 # the parser reads a line without a version as HTTP/0.9
 _VERSIONS = frozenset({"1.0", "1.1"})

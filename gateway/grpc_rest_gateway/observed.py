@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, MutableMapping
 from typing import Any, Protocol, TypeAlias
 
-from florin_gateway.exchange import HttpExchange
-from florin_gateway.rpc import Metadata
+from grpc_rest_gateway.exchange import HttpExchange
+from grpc_rest_gateway.rpc import Metadata
 
 # the client left before a response, in the convention of proxies
 CLIENT_GONE_STATUS = 499

@@ -8,11 +8,11 @@ from typing import Any
 import orjson
 from google.protobuf.descriptor import Descriptor
 
-from florin_gateway import jsoncanonical
-from florin_gateway.errors import RequestIssue
-from florin_gateway.jsondecode import ISSUES_MAX, DecoderCompiler
-from florin_gateway.jsonencode import EncoderCompiler
-from florin_gateway.profiles import JsonProfile
+from grpc_rest_gateway import jsoncanonical
+from grpc_rest_gateway.errors import RequestIssue
+from grpc_rest_gateway.jsondecode import ISSUES_MAX, DecoderCompiler
+from grpc_rest_gateway.jsonencode import EncoderCompiler
+from grpc_rest_gateway.profiles import JsonProfile
 
 JsonEncoder = Callable[[Any], bytes]
 JsonDecoder = Callable[[Any, Any], list[RequestIssue]]
