@@ -2,8 +2,8 @@
 
 Order of checks: headers, route, printable ASCII, media type and size; then the RPC, in which the
 server checks credentials, version and rate. The gateway finds faults of body and query before the
-RPC, but must not report them to unknown callers. They travel with the RPC, and the server refuses
-them in the order of its checks.
+RPC. A service can want to keep them from unknown callers: then they travel with the RPC, and the
+server refuses them in the order of its checks.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from grpc_rest_gateway.exchange import (
     HttpExchange,
     Scope,
     Send,
+    complete_lifespan,
     get_path,
     get_peer,
 )
@@ -163,7 +164,7 @@ class RestGateway:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
         if scope["type"] == "lifespan":
-            await _handle_lifespan(receive, send)
+            await complete_lifespan(receive, send)
         if scope["type"] != "http":
             return
         exchange = HttpExchange(scope, receive, send, self.header_rules)
@@ -185,7 +186,9 @@ class RestGateway:
             except CallError as failure:
                 if failure.code is grpc.StatusCode.DEADLINE_EXCEEDED:
                     _log_deadline_exceeded(exchange)
-                raise to_refused_error(failure, exchange.request_type) from failure
+                raise to_refused_error(
+                    failure, exchange.request_type, map_codes=self.settings.map_codes
+                ) from failure
             except PathError as error:
                 raise RefusedError(400, INVALID_PARAMS, f"The path contains {error}") from error
         except ClientGoneError:
@@ -423,8 +426,12 @@ class RestGateway:
     async def _refuse_after_auth(
         self, exchange: HttpExchange, binding: RouteBinding, fault: RefusedError
     ) -> None:
-        """Let the server refuse a faulty request once it knows the caller."""
-        exchange.request_headers.metadata.append((FAULT_KEY, fault.to_rpc_status()))
+        """Let the server refuse a faulty request once it knows the caller, if it can."""
+        if not self.settings.defer_faults:
+            # the service would take the substitute for the caller's own request
+            raise fault
+        status = fault.to_rpc_status(self.settings.error_domain)
+        exchange.request_headers.metadata.append((FAULT_KEY, status))
         request, metadata = binding.create_request(), exchange.request_headers.metadata
         if binding.stream_method is None:
             await self._call_unary(exchange, binding, request)
@@ -540,14 +547,6 @@ def _strip_extra_slashes(path: str) -> str:
     if path.startswith("//"):
         path = path[1:]
     return path[:-1] if len(path) > 1 and path.endswith("/") else path
-
-
-async def _handle_lifespan(receive: Receive, send: Send) -> None:
-    while True:
-        message = await receive()
-        await send({"type": message["type"] + ".complete"})
-        if message["type"] == "lifespan.shutdown":
-            return
 
 
 def _log_deadline_exceeded(exchange: HttpExchange) -> None:

@@ -1,7 +1,8 @@
 """Convert a failed RPC, or a fault found by the gateway, to a REST error response.
 
 The server sends code, HTTP status and details in google.rpc.ErrorInfo, invalid members in
-BadRequest, and the wait in RetryInfo. A status without ErrorInfo is an internal failure.
+BadRequest, and the wait in RetryInfo. A status without an HTTP status gets that of its gRPC code,
+or is an internal failure, as the settings say.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from google.rpc import code_pb2, error_details_pb2, status_pb2
 from grpc_rest_gateway.fieldpaths import to_json_path
 from grpc_rest_gateway.rpc import CallError, Metadata, UnreachableError
 
-ERROR_DOMAIN = "florin"
 FAULT_KEY = "gateway-fault-bin"
 STATUS_KEY = "grpc-status-details-bin"
 
@@ -25,6 +25,21 @@ INVALID_PARAMS = "invalid_params"
 PARAMS_VALIDATION = "params_validation"
 INTERNAL_ERROR = "internal_error"
 HEADER_NOT_ASCII = "header_not_ascii"
+
+# of the codes with which servers answer callers; the others are failures, and only the log has
+# their cause
+_HTTP_STATUS_BY_CODE = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.FAILED_PRECONDITION: 400,
+    grpc.StatusCode.OUT_OF_RANGE: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.ABORTED: 409,
+    grpc.StatusCode.ALREADY_EXISTS: 409,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+}
 
 
 class RequestIssue(NamedTuple):
@@ -64,11 +79,11 @@ class RefusedError(Exception):
         """Return the JSON error body."""
         return encode_error_body(self.code, self.message, request_id, self.issues, self.details)
 
-    def to_rpc_status(self) -> bytes:
+    def to_rpc_status(self, domain: str) -> bytes:
         """Return a serialized google.rpc.Status, to be returned once the caller is known."""
         info = error_details_pb2.ErrorInfo(
             reason=self.code.upper(),
-            domain=ERROR_DOMAIN,
+            domain=domain,
             metadata={**self.details, "code": self.code, "http_status": str(self.status)},
         )
         status = status_pb2.Status(code=code_pb2.INVALID_ARGUMENT, message=self.message)
@@ -106,12 +121,21 @@ def make_internal_error(status: int = 500, metadata: Metadata = ()) -> RefusedEr
     return RefusedError(status, INTERNAL_ERROR, "Internal error", metadata=metadata)
 
 
-def to_refused_error(error: CallError, request: Descriptor | None = None) -> RefusedError:
-    """Return the error for a failed RPC; members of its `request` are named as in JSON."""
+def to_refused_error(
+    error: CallError, request: Descriptor | None = None, *, map_codes: bool = False
+) -> RefusedError:
+    """Return the error for a failed RPC; members of its `request` are named as in JSON.
+
+    With `map_codes`, a status without an HTTP status gets that of its gRPC code.
+    """
     packed = next((value for key, value in error.metadata if key == STATUS_KEY), None)
-    refused = _parse_status(packed, error.metadata, request) if isinstance(packed, bytes) else None
-    if refused is not None:
-        return refused
+    details = _parse_details(packed if isinstance(packed, bytes) else b"", request)
+    status_text = details.members.get("http_status", "")
+    if "code" in details.members:
+        has_status = status_text.isdecimal() and 400 <= int(status_text) <= 599
+        return _make_service_error(
+            int(status_text) if has_status else 500, details.members["code"], details, error
+        )
     if isinstance(error, UnreachableError):
         return RefusedError(
             503,
@@ -122,14 +146,25 @@ def to_refused_error(error: CallError, request: Descriptor | None = None) -> Ref
         )
     if error.code in {grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNAVAILABLE}:
         return make_internal_error(503, error.metadata)
+    if map_codes and error.code in _HTTP_STATUS_BY_CODE:
+        code = (details.reason or error.code.name).lower()
+        return _make_service_error(_HTTP_STATUS_BY_CODE[error.code], code, details, error)
     return make_internal_error(500, error.metadata)
 
 
-def _parse_status(
-    packed: bytes, metadata: Metadata, request: Descriptor | None
-) -> RefusedError | None:
+class _StatusDetails(NamedTuple):
+    """The details of a google.rpc.Status: `members` are the metadata of its ErrorInfo."""
+
+    message: str
+    reason: str
+    members: Mapping[str, str]
+    issues: Sequence[RequestIssue]
+    headers: Sequence[tuple[bytes, bytes]]
+
+
+def _parse_details(packed: bytes, request: Descriptor | None) -> _StatusDetails:
     status = status_pb2.Status.FromString(packed)
-    info: error_details_pb2.ErrorInfo | None = None
+    info = error_details_pb2.ErrorInfo()
     issues: list[RequestIssue] = []
     headers: list[tuple[bytes, bytes]] = []
     for detail in status.details:
@@ -145,17 +180,20 @@ def _parse_status(
             delay = error_details_pb2.RetryInfo.FromString(detail.value).retry_delay
             pause_s = max(1, delay.seconds + (1 if delay.nanos > 0 else 0))
             headers.append((b"retry-after", b"%d" % pause_s))
-    if info is None or "code" not in info.metadata:
-        return None
-    status_text = info.metadata.get("http_status", "")
+    return _StatusDetails(status.message, info.reason, dict(info.metadata), issues, headers)
+
+
+def _make_service_error(
+    http_status: int, code: str, details: _StatusDetails, error: CallError
+) -> RefusedError:
     return RefusedError(
-        int(status_text) if status_text.isdecimal() and 400 <= int(status_text) <= 599 else 500,
-        info.metadata["code"],
-        status.message,
-        issues=issues,
-        details={k: v for k, v in info.metadata.items() if k not in {"code", "http_status"}},
-        headers=headers,
-        metadata=metadata,
+        http_status,
+        code,
+        details.message or error.message,
+        issues=details.issues,
+        details={k: v for k, v in details.members.items() if k not in {"code", "http_status"}},
+        headers=details.headers,
+        metadata=error.metadata,
     )
 
 

@@ -104,6 +104,15 @@ class HttpExchange:
             raise _make_too_large_error(limit)
 
 
+async def complete_lifespan(receive: Receive, send: Send) -> None:
+    """Answer the start and the end of the server that runs the application."""
+    while True:
+        message = await receive()
+        await send({"type": message["type"] + ".complete"})
+        if message["type"] == "lifespan.shutdown":
+            return
+
+
 def get_path(scope: Scope) -> str:
     """Return the undecoded path."""
     raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode("ascii")

@@ -95,6 +95,24 @@ class GatewaySettings:
         default=1.0,
         metadata={"why": "after this silence, a stream sends its head without an event"},
     )
+    map_codes: bool = field(
+        default=True,
+        metadata={
+            "why": "a status without an HTTP status of its own gets that of its gRPC code, with "
+            "its message; off: 500 without a message"
+        },
+    )
+    defer_faults: bool = field(
+        default=False,
+        metadata={
+            "why": "unreadable requests are refused by the service, after it has checked the "
+            "caller: it must answer a call with `gateway-fault-bin` with that status"
+        },
+    )
+    error_domain: str = field(
+        default="rest-gateway",
+        metadata={"why": "domain of the ErrorInfo in `gateway-fault-bin`"},
+    )
     lenient_paths: bool = field(
         default=True,
         metadata={"why": "ignore one trailing slash, and a doubled leading slash"},

@@ -20,7 +20,7 @@ from florin.v1 import (
     merchant_pb2_grpc,
     payment_pb2,
 )
-from florin_server.web.headers import HEADERS
+from florin_server.web.headers import GATEWAY_SETTINGS
 from google.rpc import error_details_pb2, status_pb2
 from grpc_rest_gateway import (
     GatewaySettings,
@@ -300,7 +300,12 @@ async def open_gateway(
             stack.push_async_callback(grpc_server.stop, 0)
             backend = RemoteBackend(f"127.0.0.1:{port}")
         stack.push_async_callback(backend.close)
-        settings = replace(settings or GatewaySettings(), headers=HEADERS)
+        settings = replace(
+            settings or GatewaySettings(),
+            headers=GATEWAY_SETTINGS.headers,
+            map_codes=GATEWAY_SETTINGS.map_codes,
+            defer_faults=GATEWAY_SETTINGS.defer_faults,
+        )
         gateway = RestGateway(backend, SERVICES, settings)
         server = HttpServer(gateway, server_settings, sock=sock)
         await server.start()

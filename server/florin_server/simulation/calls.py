@@ -13,10 +13,9 @@ from typing import Any
 import orjson
 from grpc_rest_gateway.app import RestGateway
 from grpc_rest_gateway.backends import LocalBackend
-from grpc_rest_gateway.settings import GatewaySettings
 
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES, GrpcServers
-from florin_server.web.headers import HEADERS
+from florin_server.web.headers import GATEWAY_SETTINGS
 
 Json = dict[str, Any]
 
@@ -114,7 +113,7 @@ class SimulationApi:
     def __init__(self, grpc: GrpcServers, env: Mapping[str, str]) -> None:
         local = LocalBackend([grpc.interceptor])
         grpc.register(local)
-        self._gateway = RestGateway(local, PUBLIC_SERVICES, GatewaySettings(headers=HEADERS))
+        self._gateway = RestGateway(local, PUBLIC_SERVICES, GATEWAY_SETTINGS)
         self._env = env
 
     def get_partner_client(self) -> RestClient:
