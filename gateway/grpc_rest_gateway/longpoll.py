@@ -1,8 +1,7 @@
 """Long polls: a response waits until it changes, based on the stream that reports changes.
 
-A read waits until its status differs from the first one seen. A call with an effect (confirm) waits
-until the status is final. When the time is over, or the gateway stops, the last one seen is
-returned.
+A read waits until its status differs from the first one seen. A call with an effect waits until
+the status is final. When the time is over, or the gateway stops, the last one seen is returned.
 """
 
 from __future__ import annotations

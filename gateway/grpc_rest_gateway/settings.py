@@ -81,7 +81,7 @@ class GatewaySettings:
         default_factory=TrustedProxies,
         metadata={"why": "proxies whose forwarding headers are trusted"},
     )
-    stream_event: str = field(default="status", metadata={"why": "name of a stream's events"})
+    stream_event: str = field(default="message", metadata={"why": "name of a stream's events"})
     stream_retry_ms: int = field(
         default=2000, metadata={"why": "delay before browsers reopen a broken stream"}
     )

@@ -303,6 +303,7 @@ async def open_gateway(
         settings = replace(
             settings or GatewaySettings(),
             headers=GATEWAY_SETTINGS.headers,
+            stream_event=GATEWAY_SETTINGS.stream_event,
             map_codes=GATEWAY_SETTINGS.map_codes,
             defer_faults=GATEWAY_SETTINGS.defer_faults,
         )

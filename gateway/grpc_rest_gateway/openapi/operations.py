@@ -40,9 +40,15 @@ class OpenApiOperation:
 
 
 def list_operations(
-    services: Iterable[ServiceDescriptor], schemas: SchemaRegistry
+    services: Iterable[ServiceDescriptor],
+    schemas: SchemaRegistry,
+    settings: GatewaySettings | None = None,
 ) -> Iterator[OpenApiOperation]:
-    """Yield every route of the services; raise RouteError if a route cannot be described."""
+    """Yield every route of the services; raise RouteError if a route cannot be described.
+
+    The `settings` are those of the gateway that serves them.
+    """
+    settings = settings or GatewaySettings()
     seen: dict[str, int] = {}
     for binding in compile_routes(services, _UncallableBackend(), JsonCodec()):
         _check_body_fields(binding.method)
@@ -52,12 +58,12 @@ def list_operations(
         parts |= _build_description(binding.method, schemas)
         if parameters := [
             *_list_path_parameters(binding, schemas),
-            *_list_query_parameters(binding, schemas),
+            *_list_query_parameters(binding, schemas, settings),
         ]:
             parts["parameters"] = parameters
         if binding.has_body:
             parts["requestBody"] = _build_request_body(binding, schemas)
-        parts["responses"] = _build_success_responses(binding, schemas)
+        parts["responses"] = _build_success_responses(binding, schemas, settings)
         yield OpenApiOperation(binding, _format_path(binding), parts)
 
 
@@ -101,7 +107,9 @@ def _list_path_parameters(binding: RouteBinding, schemas: SchemaRegistry) -> Ite
         )
 
 
-def _list_query_parameters(binding: RouteBinding, schemas: SchemaRegistry) -> Iterator[JsonSchema]:
+def _list_query_parameters(
+    binding: RouteBinding, schemas: SchemaRegistry, settings: GatewaySettings
+) -> Iterator[JsonSchema]:
     for field in binding.list_query_fields():
         yield _build_query_parameter(field, schemas)
     if binding.poll_plan is not None:
@@ -110,7 +118,7 @@ def _list_query_parameters(binding: RouteBinding, schemas: SchemaRegistry) -> It
             "name": POLL_PARAMETER,
             "in": "query",
             "description": f"Longest wait for the response until {ends}, in milliseconds; "
-            "25 seconds at most.",
+            f"{settings.poll_s_max:g} seconds at most.",
             "schema": {"type": "integer", "minimum": 0},
         }
 
@@ -139,30 +147,40 @@ def _build_request_body(binding: RouteBinding, schemas: SchemaRegistry) -> JsonS
     }
 
 
-def _build_success_responses(binding: RouteBinding, schemas: SchemaRegistry) -> JsonSchema:
+def _build_success_responses(
+    binding: RouteBinding, schemas: SchemaRegistry, settings: GatewaySettings
+) -> JsonSchema:
     kind = binding.method.output_type
     schema = schemas.build_response(kind)
     if binding.stream_method is None:
         content: JsonSchema = {"application/json": {"schema": schema}}
         what = schemas.add_description(kind.full_name, {}).get("description", "Success.")
         return {str(binding.success_status): {"description": what, "content": content}}
-    return build_stream_responses(schema)
+    return build_stream_responses(
+        schema, settings.stream_event, is_versioned="version" in kind.fields_by_name
+    )
 
 
-def build_stream_responses(schema: JsonSchema) -> JsonSchema:
-    """Describe the responses of an event stream whose data match a schema."""
+def build_stream_responses(
+    schema: JsonSchema, event_name: str, *, is_versioned: bool = True
+) -> JsonSchema:
+    """Describe the responses of a stream of such events, whose data match a schema.
+
+    Events have ids if their messages are versioned.
+    """
     description = "Server-sent events; the schema describes one event."
     data_schema = {
         "type": "string",
         "contentMediaType": "application/json",
         "contentSchema": schema,
     }
+    identity = {"type": "string", "pattern": "^[0-9]+$", "description": "The version."}
     event: JsonSchema = {
         "type": "object",
-        "required": ["event", "id", "data"],
+        "required": ["event", *(["id"] if is_versioned else []), "data"],
         "properties": {
-            "event": {"const": GatewaySettings().stream_event},
-            "id": {"type": "string", "pattern": "^[0-9]+$", "description": "The version."},
+            "event": {"const": event_name},
+            **({"id": identity} if is_versioned else {}),
             "data": data_schema,
         },
     }

@@ -62,5 +62,9 @@ HEADERS = HeaderSettings(
 
 # the services describe every error that a caller may see, and check the caller first
 GATEWAY_SETTINGS = GatewaySettings(
-    headers=HEADERS, map_codes=False, defer_faults=True, error_domain="florin"
+    headers=HEADERS,
+    stream_event="status",
+    map_codes=False,
+    defer_faults=True,
+    error_domain="florin",
 )
