@@ -229,6 +229,21 @@ def test_two_types_with_the_same_name_are_refused(tmp_path):
         list(list_operations([compile_service(tmp_path, rpc)], schemas))
 
 
+def test_a_type_that_is_body_and_response_has_two_schemas(tmp_path):
+    rpc = 'rpc Do(Bare) returns (Bare) { option (google.api.http) = { post: "/v1/x" body: "*" }; }'
+    schemas = SchemaRegistry(ProtoComments())
+    (operation,) = list_operations([compile_service(tmp_path, rpc)], schemas)
+    body = operation.parts["requestBody"]["content"]["application/json"]["schema"]
+    response = operation.parts["responses"]["200"]["content"]["application/json"]["schema"]
+    assert [body["$ref"], response["$ref"]] == [
+        "#/components/schemas/Bare",
+        "#/components/schemas/Bare_2",
+    ]
+    # a member of a body can be null, and one of a response is always there
+    assert schemas.components["Bare"]["properties"]["text"] == {"type": ["string", "null"]}
+    assert schemas.components["Bare_2"]["required"] == ["text"]
+
+
 def test_a_field_as_a_whole_body_is_refused(tmp_path):
     rule = 'post: "/v1/x" body: "inner"'
     rpc = f"rpc Do(Request) returns (Bare) {{ option (google.api.http) = {{ {rule} }}; }}"

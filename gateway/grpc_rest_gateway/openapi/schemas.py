@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gateway_options.v1 import json_pb2
 from google.protobuf.descriptor import Descriptor, EnumDescriptor, FieldDescriptor
@@ -66,13 +66,21 @@ class SchemaSide(StrEnum):
     SPARSE = "Sparse"
 
 
+class SchemaOrigin(NamedTuple):
+    """The message of a schema, by full name, and its form."""
+
+    message: str
+    side: SchemaSide
+    excluded_fields: frozenset[str]
+
+
 class SchemaRegistry:
     """The component schemas of all requested messages, by name."""
 
     def __init__(self, comments: ProtoComments) -> None:
         self.components: dict[str, JsonSchema] = {}
         self._comments = comments
-        self._origins: dict[str, object] = {}
+        self._origins: dict[str, SchemaOrigin] = {}
 
     def build_response(self, descriptor: Descriptor) -> JsonSchema:
         """Return the schema of a response of this type."""
@@ -105,9 +113,7 @@ class SchemaRegistry:
     def _register_component(
         self, descriptor: Descriptor, name: str, side: SchemaSide, excluded_fields: frozenset[str]
     ) -> JsonSchema:
-        origin = (descriptor.full_name, side, excluded_fields)
-        if self._origins.setdefault(name, origin) != origin:
-            raise ValueError(f"two schemas have the name {name}")
+        name = self._choose_name(name, SchemaOrigin(descriptor.full_name, side, excluded_fields))
         if name not in self.components:
             # registered before it is built: a type can contain itself
             self.components[name] = {}
@@ -118,6 +124,16 @@ class SchemaRegistry:
             )
             self.components[name] = self.add_description(descriptor.full_name, shape)
         return {"$ref": _REF + name}
+
+    def _choose_name(self, name: str, origin: SchemaOrigin) -> str:
+        """Return the name of a schema; a type that is a body and a response has two."""
+        number, chosen = 1, name
+        while (existing := self._origins.setdefault(chosen, origin)) != origin:
+            if existing.message != origin.message:
+                raise ValueError(f"two schemas have the name {name}")
+            number += 1
+            chosen = f"{name}_{number}"
+        return chosen
 
     def _build_union(self, descriptor: Descriptor, side: SchemaSide) -> JsonSchema:
         kinds = []
