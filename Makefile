@@ -24,10 +24,10 @@ DEV := $(VENV)/.dev
 
 setup: $(RUN)
 
-$(RUN): requirements.lock pyproject.toml client/pyproject.toml
+$(RUN): requirements.lock pyproject.toml client/pyproject.toml gateway/pyproject.toml gateway/options/pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e client -e .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e gateway/options -e gateway -e client -e .
 	touch $@
 
 $(DEV): $(RUN) requirements-dev.lock
@@ -49,7 +49,7 @@ TIER := -m "not slow"
 endif
 
 check: $(DEV)
-	$(PYTEST) -m "not long and not slow" tests/unit tests/contract/store tests/contract/gateway
+	$(PYTEST) -m "not long and not slow" tests/unit tests/gateway tests/contract/store tests/contract/gateway
 
 # services on PostgreSQL: the store's own tests run on every engine anyway
 ON_SERIALIZABLE := tests/contract/payouts tests/contract/settlement/test_settler.py \
@@ -159,9 +159,10 @@ fmt: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# the client is in the folder: `setup` installs it from there
+# client and gateway are in the folder: `setup` installs them from there
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
-	--no-emit-package florin-client pyproject.toml --extra docs --extra postgres
+	--no-emit-package florin-client --no-emit-package grpc-rest-gateway --no-emit-package grpc-rest-gateway-options \
+	pyproject.toml --extra docs --extra postgres
 
 lock: $(DEV)
 	$(COMPILE) -o requirements.lock

@@ -7,9 +7,9 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-PACKAGES = ("florin", "gateway_options")
+PACKAGES = ("florin",)
 # protos that protoc needs in addition; a wheel's dependencies provide them
-IMPORTED = ("google",)
+IMPORTED = ("gateway_options", "google")
 
 
 class Protos(BuildHookInterface[Any]):

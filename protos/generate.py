@@ -1,4 +1,4 @@
-"""Generate the Python code of the protos in client/gen, and the OpenAPI document of the API.
+"""Generate the Python code of the protos, and the OpenAPI document of the API.
 
 --check compares instead of writing. Both are committed, so that installing Florin needs no
 compiler. The generator is pinned in the development extras: generated code needs a runtime at least
@@ -18,8 +18,11 @@ import grpc_tools
 from grpc_tools import protoc
 
 HERE = pathlib.Path(__file__).resolve().parent
-# the client's package: the server imports it from there
-GEN = HERE.parent / "client" / "gen"
+# each package in the distribution that has its generated code
+FOLDERS = {
+    "florin": HERE.parent / "client" / "gen" / "florin",
+    "gateway_options": HERE.parent / "gateway" / "options" / "gateway_options",
+}
 # the source of the document's examples
 ANSWERS = HERE.parent / "tests" / "wire" / "golden"
 PACKAGES = ("florin/v1", "gateway_options/v1")
@@ -50,6 +53,9 @@ def generate(out: pathlib.Path) -> None:
         for folder in (out / package, (out / package).parent):
             (folder / "__init__.py").touch()
             (folder / "py.typed").touch()
+    # services import the options in their own protos, and have no checkout of this repository
+    for proto in (HERE / "gateway_options" / "v1").glob("*.proto"):
+        shutil.copyfile(proto, out / "gateway_options" / "v1" / proto.name)
 
 
 def image(path: pathlib.Path) -> None:
@@ -95,15 +101,20 @@ def main() -> None:
         out = pathlib.Path(tmp)
         generate(out)
         if sys.argv[1:] == ["--check"]:
-            if stale := differing(out, GEN):
+            stale = [
+                f"{name}/{file}"
+                for name, folder in FOLDERS.items()
+                for file in differing(out / name, folder)
+            ]
+            if stale:
                 raise SystemExit("generated code is stale, run `make gen`: " + ", ".join(stale))
             path, text = document()
             if not path.exists() or path.read_text() != text:
                 raise SystemExit(f"{path.name} is stale, run `make gen`")
             return
-        shutil.rmtree(GEN, ignore_errors=True)
-        shutil.copytree(out, GEN)
-        GEN.chmod(0o755)  # temporary folders are private
+        for name, folder in FOLDERS.items():
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(out / name, folder)
     path, text = document()
     path.write_text(text)
 

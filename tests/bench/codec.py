@@ -12,11 +12,11 @@ from typing import Any
 import grpc
 import orjson
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
-from florin_gateway import jsonscan
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.profiles import JsonProfile
 from google.protobuf import json_format
 from google.protobuf.message import Message
+from grpc_rest_gateway import jsonscan
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.profiles import JsonProfile
 
 from tests.bench.florin import Florin
 from tests.bench.load import PATIENCE_S

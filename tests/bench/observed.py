@@ -10,10 +10,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from florin.v1 import gateway_pb2, payment_pb2
-from florin_gateway.app import RestGateway
-from florin_gateway.backends import LocalBackend
-from florin_gateway.plain import PlainResponse
-from florin_gateway.servicercontext import LocalContext
 from florin_server.api.server import observed
 from florin_server.api.server.methods import index_methods
 from florin_server.app.servers.observing import (
@@ -26,6 +22,10 @@ from florin_server.base.clock import SystemClock
 from florin_server.base.meters import Meters
 from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.settings import TracingSettings
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.backends import LocalBackend
+from grpc_rest_gateway.plain import PlainResponse
+from grpc_rest_gateway.servicercontext import LocalContext
 from opentelemetry.sdk.trace import SpanProcessor
 
 from tests.bench.report import Figure

@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from florin_gateway.app import RestGateway
+from grpc_rest_gateway.app import RestGateway
 
 from tests.support.api import ApiCallError, Json, RestApi
 

@@ -15,9 +15,6 @@ from unittest import mock
 
 import grpc
 import uvloop
-from florin_gateway.app import RestGateway
-from florin_gateway.backends import LocalBackend
-from florin_gateway.settings import GatewaySettings
 from florin_server.app import demo
 from florin_server.app.chains import connected
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
@@ -28,7 +25,9 @@ from florin_server.money.payouts.store import payouts
 from florin_server.money.settlement.worker.observations import ChainObservations
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.protocol import Rail
-from florin_server.web.headers import HEADERS
+from florin_server.web.headers import GATEWAY_SETTINGS
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.backends import LocalBackend
 
 from tests.model.memory import MemoryRest
 from tests.model.rail import ASSET, CHAIN, FakeRail, signature
@@ -191,9 +190,7 @@ async def _staged(
             async with grpc.aio.insecure_channel(service.grpc.target) as channel:
                 rail = service.app.rails[CHAIN]
                 apis: dict[str, PaymentApi] = {
-                    "rest": MemoryRest(
-                        RestGateway(local, PUBLIC_SERVICES, GatewaySettings(headers=HEADERS)), env
-                    ),
+                    "rest": MemoryRest(RestGateway(local, PUBLIC_SERVICES, GATEWAY_SETTINGS), env),
                     "grpc": GrpcApi(channel, env),
                 }
                 yield Stage(loop, service, clock, apis, buyers, Outbox(rail), mine)

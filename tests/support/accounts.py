@@ -14,8 +14,8 @@ from uuid import uuid4
 import grpc
 import pytest
 from florin.v1 import account_pb2, admin_pb2_grpc
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.profiles import JsonProfile
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.profiles import JsonProfile
 
 from tests.support.api import ApiCallError, Json, to_api_call_error
 from tests.support.desk import PartnerTenant, ServiceHarness

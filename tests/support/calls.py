@@ -12,8 +12,6 @@ from typing import Any
 
 import grpc
 from florin.v1 import access_pb2
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.profiles import JsonProfile
 from florin_server.accounts.store import destinations
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from florin_server.domain.ids import generate_short_id
@@ -23,6 +21,8 @@ from google.api import annotations_pb2
 from google.protobuf.descriptor import MethodDescriptor
 from google.protobuf.message import Message
 from google.protobuf.message_factory import GetMessageClass
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.profiles import JsonProfile
 
 from tests.support.api import grpc_metadata, to_api_call_error
 from tests.support.desk import ORDER, PartnerTenant, ServiceHarness

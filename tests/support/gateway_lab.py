@@ -20,7 +20,9 @@ from florin.v1 import (
     merchant_pb2_grpc,
     payment_pb2,
 )
-from florin_gateway import (
+from florin_server.web.headers import GATEWAY_SETTINGS
+from google.rpc import error_details_pb2, status_pb2
+from grpc_rest_gateway import (
     GatewaySettings,
     HttpServer,
     LocalBackend,
@@ -28,8 +30,6 @@ from florin_gateway import (
     RestGateway,
     ServerSettings,
 )
-from florin_server.web.headers import HEADERS
-from google.rpc import error_details_pb2, status_pb2
 
 from tests.support.raw import RawResponse, parse_response
 
@@ -300,7 +300,13 @@ async def open_gateway(
             stack.push_async_callback(grpc_server.stop, 0)
             backend = RemoteBackend(f"127.0.0.1:{port}")
         stack.push_async_callback(backend.close)
-        settings = replace(settings or GatewaySettings(), headers=HEADERS)
+        settings = replace(
+            settings or GatewaySettings(),
+            headers=GATEWAY_SETTINGS.headers,
+            stream_event=GATEWAY_SETTINGS.stream_event,
+            map_codes=GATEWAY_SETTINGS.map_codes,
+            defer_faults=GATEWAY_SETTINGS.defer_faults,
+        )
         gateway = RestGateway(backend, SERVICES, settings)
         server = HttpServer(gateway, server_settings, sock=sock)
         await server.start()

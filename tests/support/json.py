@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.profiles import JsonProfile
 from google.protobuf.message import Message
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.profiles import JsonProfile
 
 _CODEC = JsonCodec()
 

@@ -6,8 +6,8 @@ import importlib
 import pkgutil
 import sys
 
-import florin_gateway
 import florin_server
+import grpc_rest_gateway
 from florin_server.app import memory
 from florin_server.db.engine.query import Statement
 
@@ -17,7 +17,7 @@ LAZY_MODULES = ("aiohttp.web", "eth_account", "uvicorn.lifespan.off")
 
 def load_all() -> None:
     """Import all modules, compile their statements, and keep the forks' collector off them."""
-    for package in (florin_gateway, florin_server):
+    for package in (grpc_rest_gateway, florin_server):
         for module_info in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
             # migrations are no modules: a tool runs them
             if ".migrations" not in module_info.name:

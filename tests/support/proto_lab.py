@@ -7,10 +7,6 @@ import sys
 from pathlib import Path
 
 import grpc_tools
-from florin_gateway.backends import LocalBackend
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.profiles import JsonProfile
-from florin_gateway.routes import RouteBinding, compile_routes
 from google.api import annotations_pb2
 from google.protobuf import (
     descriptor_pb2,
@@ -20,6 +16,10 @@ from google.protobuf import (
     wrappers_pb2,
 )
 from google.rpc import status_pb2
+from grpc_rest_gateway.backends import LocalBackend
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.profiles import JsonProfile
+from grpc_rest_gateway.routes import RouteBinding, compile_routes
 from grpc_tools import protoc
 
 HEAD = """syntax = "proto3"; package PACKAGE;

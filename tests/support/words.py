@@ -19,7 +19,7 @@ from pathlib import Path
 from tests.support.documents import ROOT
 
 BASELINE = ROOT / "tests/data/words.toml"
-PACKAGES = ("server/florin_server", "gateway/florin_gateway", "client/florin_client")
+PACKAGES = ("server/florin_server", "gateway/grpc_rest_gateway", "client/florin_client")
 OURS = ("florin", "gateway_options", "tests", "tools", "notebooks", "examples")
 CODE = {"package": (*PACKAGES, "tools", "examples"), "tests": ("tests", "notebooks")}
 

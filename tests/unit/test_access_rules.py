@@ -8,8 +8,6 @@ from pathlib import Path
 import grpc
 import pytest
 from florin.v1 import access_pb2, errors_pb2
-from florin_gateway.errors import to_refused_error
-from florin_gateway.rpc import CallError
 from florin_server.api.server.errors import to_grpc_status
 from florin_server.api.server.interceptors import index_methods
 from florin_server.app.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES
@@ -22,6 +20,8 @@ from florin_server.domain.errors import (
 from google.api import annotations_pb2
 from google.protobuf import descriptor_pb2, descriptor_pool
 from google.rpc import error_details_pb2
+from grpc_rest_gateway.errors import to_refused_error
+from grpc_rest_gateway.rpc import CallError
 from grpc_status import rpc_status
 
 SERVICES = (*PUBLIC_SERVICES, *OPERATOR_SERVICES)

@@ -6,10 +6,10 @@ import itertools
 from dataclasses import replace
 
 import pytest
-from florin_gateway.plain import PlainRequest
 from florin_server.base.clock import TestClock
 from florin_server.web.console.session import SessionManager
 from florin_server.web.console.site import is_same_origin, parse_return_path
+from grpc_rest_gateway.plain import PlainRequest
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 HOST = f"{'a' * 32}.console.localhost"

@@ -17,17 +17,17 @@ from florin.v1 import (
     refund_pb2,
     system_pb2,
 )
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.jsonshape import (
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message_factory import GetMessageClass
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.jsonshape import (
     find_union,
     get_enum_numbers,
     get_message_type,
     get_rule,
     list_members,
 )
-from florin_gateway.profiles import JsonProfile
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message_factory import GetMessageClass
+from grpc_rest_gateway.profiles import JsonProfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -6,16 +6,16 @@ import json
 
 import pytest
 from florin.v1 import account_pb2, listing_pb2, payment_pb2
-from florin_gateway.app import RestGateway
-from florin_gateway.errors import RefusedError
-from florin_gateway.headers import HeaderRules, RequestHeaders
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.parameters import QueryFields
-from florin_gateway.profiles import JsonProfile
-from florin_gateway.routes import RouteBinding, RouteError
-from florin_gateway.settings import GatewaySettings, HeaderSettings
 from florin_server.web.headers import HEADERS
 from google.protobuf.message_factory import GetMessageClass
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.headers import HeaderRules, RequestHeaders
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.parameters import QueryFields
+from grpc_rest_gateway.profiles import JsonProfile
+from grpc_rest_gateway.routes import RouteBinding, RouteError
+from grpc_rest_gateway.settings import GatewaySettings, HeaderSettings
 
 from tests.support.proto_lab import (
     PermissiveBackend,

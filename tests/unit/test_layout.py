@@ -26,6 +26,7 @@ ALL = "\n".join(read_document(text) for text in DOCUMENTS)
 OF_OTHERS = r"--no-verify|--update|--from-file"
 LINES_MAX = 560
 EXAMPLE_LINES_MAX = 120
+GENERATED_CODE = (ROOT / "client/gen", ROOT / "gateway/options/gateway_options")
 FUNCTION_LINES_MAX = 85
 # including uncommitted files
 THERE = ("--cached", "--others", "--exclude-standard")
@@ -46,7 +47,11 @@ def modules() -> list[Path]:
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")
     paths = [ROOT / name for name in git("ls-files", "*.py")]
-    return [path for path in paths if path.exists() and "client/gen" not in str(path)]
+    return [
+        path
+        for path in paths
+        if path.exists() and not any(path.is_relative_to(folder) for folder in GENERATED_CODE)
+    ]
 
 
 def leaves(command: typer.core.TyperGroup, path: str) -> Iterator[tuple[str, set[str]]]:
@@ -103,7 +108,7 @@ def test_every_module_has_a_docstring(modules):
     assert silent == []
 
 
-@pytest.mark.parametrize("distribution", [".", "client"])
+@pytest.mark.parametrize("distribution", [".", "client", "gateway", "gateway/options"])
 def test_a_wheel_holds_every_file_of_its_packages(tmp_path, distribution):
     """This includes templates, contracts and documents, which no import would miss."""
     if not (ROOT / ".git").exists():
@@ -125,27 +130,34 @@ def test_a_wheel_holds_every_file_of_its_packages(tmp_path, distribution):
         # files that `florin lab` opens
         files |= {f"florin_server/{name}" for name in git("ls-files", *THERE, "notebooks")}
     if distribution == "client":
-        protos = git(
-            "ls-files", *THERE, *(f"protos/{item}" for item in ("florin", "gateway_options"))
-        )
+        protos = git("ls-files", *THERE, "protos/florin")
         assert protos
         files |= {name.removeprefix("protos/") for name in protos}
     assert held == files
 
 
-def test_server_and_client_have_the_same_version():
-    server, client = (project(item)["project"] for item in (".", "client"))
-    assert server["version"] == client["version"]
+def test_distributions_have_the_same_version_and_license():
+    server, *parts = (
+        project(item)["project"] for item in (".", "client", "gateway", "gateway/options")
+    )
+    assert {part["version"] for part in parts} == {server["version"]}
+    client, gateway, options = parts
     assert f"florin-client[wallet]=={client['version']}" in server["dependencies"]
-    assert (ROOT / "client/LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    assert f"grpc-rest-gateway=={gateway['version']}" in server["dependencies"]
+    assert f"grpc-rest-gateway-options=={options['version']}" in gateway["dependencies"]
+    for folder in ("client", "gateway", "gateway/options"):
+        assert (ROOT / folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 
-def test_the_gateway_knows_no_payments(modules):
-    words = r"\b(merchants?|payments?|pay|wallets?|buyers?)\b"
+def test_the_gateway_knows_no_payments():
+    """This includes its documents and its options: it is for any service."""
+    words = r"florin|\b(?:merchants?|payments?|pay|wallets?|buyers?)\b"
+    paths = [ROOT / name for name in git("ls-files", *THERE, "gateway", "protos/gateway_options")]
+    assert len(paths) > 40
     results = {
         (path.name, *result)
-        for path in modules
-        if path.is_relative_to(ROOT / "gateway")
+        for path in paths
+        if path.exists()
         if (result := set(re.findall(words, path.read_text().lower())))
     }
     assert results == set()

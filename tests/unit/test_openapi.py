@@ -7,14 +7,14 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.jsonshape import TIMESTAMP_TYPE, get_enum_texts, get_rule
-from florin_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
-from florin_gateway.profiles import JsonProfile
-from florin_gateway.routes import RouteError
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.jsonshape import TIMESTAMP_TYPE, get_enum_texts, get_rule
+from grpc_rest_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
+from grpc_rest_gateway.profiles import JsonProfile
+from grpc_rest_gateway.routes import RouteError
 
 from tests.support.proto_lab import compile_service
 from tests.support.shapes import list_undocumented, resolve_schema
@@ -227,6 +227,21 @@ def test_two_types_with_the_same_name_are_refused(tmp_path):
     list(list_operations([compile_service(tmp_path, rpc)], schemas))
     with pytest.raises(ValueError, match="two schemas have the name Bare"):
         list(list_operations([compile_service(tmp_path, rpc)], schemas))
+
+
+def test_a_type_that_is_body_and_response_has_two_schemas(tmp_path):
+    rpc = 'rpc Do(Bare) returns (Bare) { option (google.api.http) = { post: "/v1/x" body: "*" }; }'
+    schemas = SchemaRegistry(ProtoComments())
+    (operation,) = list_operations([compile_service(tmp_path, rpc)], schemas)
+    body = operation.parts["requestBody"]["content"]["application/json"]["schema"]
+    response = operation.parts["responses"]["200"]["content"]["application/json"]["schema"]
+    assert [body["$ref"], response["$ref"]] == [
+        "#/components/schemas/Bare",
+        "#/components/schemas/Bare_2",
+    ]
+    # a member of a body can be null, and one of a response is always there
+    assert schemas.components["Bare"]["properties"]["text"] == {"type": ["string", "null"]}
+    assert schemas.components["Bare_2"]["required"] == ["text"]
 
 
 def test_a_field_as_a_whole_body_is_refused(tmp_path):

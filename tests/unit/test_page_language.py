@@ -6,13 +6,13 @@ from decimal import Decimal
 
 import pytest
 from babel.messages.catalog import Catalog
-from florin_gateway.plain import PlainRequest
 from florin_server.web.language import (
     LANGUAGES,
     Translations,
     get_translations,
     negotiate_language,
 )
+from grpc_rest_gateway.plain import PlainRequest
 from markupsafe import Markup
 
 

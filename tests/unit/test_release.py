@@ -19,12 +19,14 @@ def project(folder: str) -> dict[str, object]:
 
 
 def test_every_file_names_the_version_of_the_server():
-    server, client = project("."), project("client")
+    server = project(".")
     version = str(server["version"])
-    assert client["version"] == version
+    folders = ("client", "gateway", "gateway/options")
+    assert {project(folder)["version"] for folder in folders} == {version}
     dependencies = server["dependencies"]
     assert isinstance(dependencies, list)
     assert f"florin-client[wallet]=={version}" in dependencies
+    assert f"grpc-rest-gateway=={version}" in dependencies
     kubernetes = (ROOT / "deploy/kubernetes/florin.yaml").read_text()
     assert set(IMAGE.findall(kubernetes)) == {version}
 

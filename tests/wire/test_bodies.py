@@ -8,11 +8,11 @@ import grpc
 import pytest
 import pytest_asyncio
 from florin.v1 import account_pb2, merchant_pb2, merchant_pb2_grpc
-from florin_gateway.fieldpaths import to_json_path
 from florin_server.api.server.field_paths import to_proto_path
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from google.api import annotations_pb2
 from google.rpc import error_details_pb2
+from grpc_rest_gateway.fieldpaths import to_json_path
 from grpc_status import rpc_status
 
 from tests.support.api import grpc_metadata

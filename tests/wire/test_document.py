@@ -10,13 +10,13 @@ from typing import Any
 import jsonschema_rs
 import pytest
 from florin.v1 import access_pb2
-from florin_gateway.openapi import ProtoComments
 from florin_server.app.servers import grpc_server
 from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS, ErrorCode
 from florin_server.web.openapi import DOCUMENT_PATH, headers
 from florin_server.web.openapi.examples import find_operation, read_exchanges
 from florin_server.web.openapi.refusals import DEPLOYED_ONLY
 from google.api import annotations_pb2
+from grpc_rest_gateway.openapi import ProtoComments
 
 from tests.support.shapes import list_undocumented, resolve_schema
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from florin_gateway.openapi import ProtoComments
 from florin_server.domain.conditions import CONDITION_SPECS, ConditionName, ConditionState
 from florin_server.domain.health import REASON_MAX
+from grpc_rest_gateway.openapi import ProtoComments
 
 from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from florin_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS, ErrorCode
 from florin_server.web.openapi.refusals import DEPLOYED_ONLY, list_refusals
+from grpc_rest_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
 
 from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
-from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
 from florin_server import settings as config
 from florin_server.app.demo_accounts import DEMO_VARIABLES
 from florin_server.rails.evm.larger_amounts import LargerAmounts
@@ -22,6 +21,8 @@ from florin_server.rails.solana.settings import (
     SolanaChainSettings,
     SolanaCoinSettings,
 )
+from florin_server.web.headers import GATEWAY_SETTINGS
+from grpc_rest_gateway.settings import GuardSettings, ServerSettings
 from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
@@ -64,7 +65,7 @@ LISTED_TABLES: Mapping[str, SettingsModel] = {
     "[[app_links.android]]": config.AndroidApp,
     "[[checkout.wallets]]": config.WalletLink,
 }
-FIXED_SETTINGS = (GatewaySettings, GuardSettings, ServerSettings)
+FIXED_SETTINGS = (GATEWAY_SETTINGS, GuardSettings(), ServerSettings())
 
 _ABOUT = """\
 Settings have these sources, in order of precedence: options of a command, variables `FLORIN_*`, one
@@ -143,18 +144,18 @@ def _list_rows(
             yield [format_code(name), variable, value, _format_default(field), format_sentence(why)]
 
 
-def _render_fixed_settings(kind: type[Any]) -> str:
+def _render_fixed_settings(settings: Any) -> str:
+    kind = type(settings)
     rows = []
-    for field in dataclasses.fields(kind):
+    for field in dataclasses.fields(settings):
         # a separate table, just below
         if field.default_factory is not dataclasses.MISSING:
             continue
         why = field.metadata["why"]
-        number = type(field.default) in {int, float}
+        value = getattr(settings, field.name)
+        number = type(value) in {int, float}
         unit = f" {get_unit(kind.__name__, field.name)}" if number else ""
-        rows.append(
-            (format_code(field.name), _format_literal(field.default) + unit, format_sentence(why))
-        )
+        rows.append((format_code(field.name), _format_literal(value) + unit, format_sentence(why)))
     table = render_table(("Bound", "Value", "Reason"), rows)
     return f"### {kind.__name__}\n\n{_get_docstring(kind)}\n\n{table}"
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from florin_gateway.openapi import ProtoComments
 from florin_server.domain.payments import state as payments
 from florin_server.domain.payments.payment import PaymentStatus, RefundStatus
 from florin_server.domain.payouts import state as payouts
@@ -16,6 +15,7 @@ from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.settlement import state as transactions
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.domain.transitions import TransitionTable
+from grpc_rest_gateway.openapi import ProtoComments
 
 from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
-from florin_gateway.server import HttpServer
+from grpc_rest_gateway.server import HttpServer
 
 from florin_server.app import hidden, stores, webhooks
 from florin_server.app import traces as tracing

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from florin.v1 import webhook_pb2
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.profiles import JsonProfile
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.profiles import JsonProfile
 
 from florin_server.api.webhooks.codec import to_webhook_event
 from florin_server.app.core import App

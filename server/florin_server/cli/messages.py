@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin_gateway.jsonencode import EncoderCompiler
-from florin_gateway.profiles import JsonProfile
 from google.protobuf.message import Message
+from grpc_rest_gateway.jsonencode import EncoderCompiler
+from grpc_rest_gateway.profiles import JsonProfile
 
 _ENCODERS = EncoderCompiler(JsonProfile.SPEC)
 

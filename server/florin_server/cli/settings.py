@@ -57,7 +57,7 @@ def log_to_stderr(settings: Settings, process: int | None = None) -> None:
         use_log()
         # the core of gRPC writes lines of its own, past Python
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    for name in ("florin_server", "florin_gateway"):
+    for name in ("florin_server", "grpc_rest_gateway"):
         logging.getLogger(name).setLevel(logging.INFO)
     # bytes that are not HTTP are not worth a line, or a traceback, in the log
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

@@ -11,12 +11,11 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import orjson
-from florin_gateway.app import RestGateway
-from florin_gateway.backends import LocalBackend
-from florin_gateway.settings import GatewaySettings
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.backends import LocalBackend
 
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES, GrpcServers
-from florin_server.web.headers import HEADERS
+from florin_server.web.headers import GATEWAY_SETTINGS
 
 Json = dict[str, Any]
 
@@ -114,7 +113,7 @@ class SimulationApi:
     def __init__(self, grpc: GrpcServers, env: Mapping[str, str]) -> None:
         local = LocalBackend([grpc.interceptor])
         grpc.register(local)
-        self._gateway = RestGateway(local, PUBLIC_SERVICES, GatewaySettings(headers=HEADERS))
+        self._gateway = RestGateway(local, PUBLIC_SERVICES, GATEWAY_SETTINGS)
         self._env = env
 
     def get_partner_client(self) -> RestClient:

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
 from florin_server.domain.errors import ErrorCode
 

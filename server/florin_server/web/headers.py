@@ -1,8 +1,8 @@
-"""Headers of the API, in requests and in answers."""
+"""Headers of the API, in requests and in answers, and how the gateway treats its services."""
 
 from __future__ import annotations
 
-from florin_gateway.settings import HeaderSettings
+from grpc_rest_gateway.settings import GatewaySettings, HeaderSettings
 
 from florin_server.domain.versions import DEPLOYED_SDK
 
@@ -58,4 +58,13 @@ HEADERS = HeaderSettings(
         "request-id",
         "last-event-id",
     ),
+)
+
+# the services describe every error that a caller may see, and check the caller first
+GATEWAY_SETTINGS = GatewaySettings(
+    headers=HEADERS,
+    stream_event="status",
+    map_codes=False,
+    defer_faults=True,
+    error_domain="florin",
 )

@@ -23,7 +23,7 @@ from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
 from babel.numbers import format_decimal
-from florin_gateway.plain import PlainRequest
+from grpc_rest_gateway.plain import PlainRequest
 from markupsafe import Markup, escape
 
 # Keys and not English sentences are the message ids: code picks many texts by a status or an error

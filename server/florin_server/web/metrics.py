@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-from florin_gateway.forwarded import find_address
-from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway.forwarded import find_address
+from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.exposition import choose_encoder

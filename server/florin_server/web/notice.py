@@ -6,7 +6,7 @@ import functools
 from dataclasses import replace
 from typing import Final
 
-from florin_gateway.plain import PlainRequest, PlainResponse
+from grpc_rest_gateway.plain import PlainRequest, PlainResponse
 
 from florin_server.web.language import PARAMETER, get_translations, negotiate_language
 from florin_server.web.render import build_security_headers, render_page

@@ -6,7 +6,7 @@ from collections.abc import Container
 from typing import Final
 from urllib.parse import urlsplit
 
-from florin_gateway.plain import PlainRequest
+from grpc_rest_gateway.plain import PlainRequest
 
 # `none` means that the user started it: a typed address, a reloaded page
 _SAME_SITES: Final = frozenset({"same-origin", "none"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_gateway.errors import RefusedError, RequestIssue
+from grpc_rest_gateway.errors import RefusedError, RequestIssue
 
 from florin_server.domain.errors import ApiError
 

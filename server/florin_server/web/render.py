@@ -12,7 +12,7 @@ import hashlib
 from pathlib import Path
 from typing import Any, Final
 
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup

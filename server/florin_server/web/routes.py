@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
-from florin_gateway.plain import PlainHandler
+from grpc_rest_gateway.plain import PlainHandler
 
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.screening.context import ScreeningContext

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack
 import grpc
 import pytest
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
-from florin_gateway import CallError, LocalBackend, RemoteBackend
+from grpc_rest_gateway import CallError, LocalBackend, RemoteBackend
 
 SERVICE = gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"]
 STATUS = SERVICE.methods_by_name["GetPaymentStatus"]

@@ -6,7 +6,7 @@ import asyncio
 import itertools
 
 import pytest
-from florin_gateway import GatewaySettings, JsonProfile, PlainResponse
+from grpc_rest_gateway import GatewaySettings, JsonProfile, PlainResponse
 
 from tests.support.gateway_lab import KEY, open_gateway
 

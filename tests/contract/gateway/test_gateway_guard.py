@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 import pytest
-from florin_gateway import GatewaySettings, GuardSettings, ServerSettings
+from grpc_rest_gateway import GatewaySettings, GuardSettings, ServerSettings
 
 from tests.support.gateway_lab import open_gateway
 from tests.support.raw import parse_response

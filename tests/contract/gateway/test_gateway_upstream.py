@@ -10,11 +10,11 @@ from typing import Any
 import aiohttp
 import grpc
 import pytest
-from florin_gateway.forwarded import TrustedProxies
 from florin_server.app.home import SetupError
 from florin_server.app.servers import gateway
 from florin_server.app.servers.peers import CallerResolver
 from florin_server.app.servers.upstream import UpstreamConnection
+from grpc_rest_gateway.forwarded import TrustedProxies
 
 from tests.support.authority import CertificateAuthority
 from tests.support.gateway_lab import KEY, StubPaymentService, register_service

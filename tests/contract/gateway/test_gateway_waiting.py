@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 from florin.v1 import payment_pb2
-from florin_gateway import GatewaySettings, ServerSettings
+from grpc_rest_gateway import GatewaySettings, ServerSettings
 
 from tests.support.gateway_lab import KEY, open_gateway
 from tests.support.raw import parse_response

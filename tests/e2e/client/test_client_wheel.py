@@ -1,7 +1,7 @@
-"""The client as a user installs it: its wheel alone, in a fresh environment without a repository.
+"""The client as a user installs it: its wheel and that of the options, in a fresh environment.
 
-It needs a package registry. Without a registry the test is skipped with a reason; in CI (`CI=true`)
-it fails instead.
+There is no repository there. The test needs a package registry. Without one it is skipped with a
+reason; in CI (`CI=true`) it fails instead.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ INSTALL_S = 300
 RUN_S = 120
 # the dependencies of a user, and nothing of the server
 ALONE = {
-    *("florin-client", "googleapis-common-protos", "grpcio", "protobuf"),
+    *("florin-client", "googleapis-common-protos", "grpc-rest-gateway-options", "grpcio"),
+    "protobuf",
     *("types-grpcio", "types-protobuf", "typing-extensions"),
 }
 LISTED = """
@@ -100,7 +101,10 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> Path:
-    """Make a fresh environment with the wheel that the sdist makes; return its interpreter."""
+    """Make a fresh environment, and the wheels to install; return its interpreter.
+
+    The client's wheel is the one that its sdist makes.
+    """
     folder = tmp_path_factory.mktemp("client")
     if not (ROOT / ".git").exists():
         pytest.skip("not a checkout")
@@ -109,6 +113,7 @@ def alone(tmp_path_factory) -> Path:
     with tarfile.open(sdist) as archive:
         archive.extractall(folder / "sdist", filter="data")
     built(folder / "sdist" / sdist.name.removesuffix(".tar.gz"), "wheel", folder)
+    built(ROOT / "gateway" / "options", "wheel", folder)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True)
     return folder / "venv" / "bin" / "python"
 
@@ -150,8 +155,9 @@ def run(python: Path, *command: str | Path, **env: str) -> subprocess.CompletedP
 
 
 def test_the_wheel_alone_is_typed_complete_and_pays(alone, shop):
-    (wheel,) = alone.parents[2].glob("*.whl")
-    install(alone, str(wheel))
+    (wheel,) = alone.parents[2].glob("florin_client-*.whl")
+    (options,) = alone.parents[2].glob("grpc_rest_gateway_options-*.whl")
+    install(alone, str(options), str(wheel))
     assert set(run(alone, "-c", LISTED).stdout.split()) == ALONE
     without = run(alone, "-c", "import florin_client.wallet")
     assert without.stderr.splitlines()[-1].endswith("pip install 'florin-client[wallet]'")

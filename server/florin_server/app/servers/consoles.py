@@ -9,7 +9,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
-from florin_gateway.backends import LocalBackend
+from grpc_rest_gateway.backends import LocalBackend
 
 from florin_server.app.core import App
 from florin_server.app.servers.grpc_server import GrpcServers

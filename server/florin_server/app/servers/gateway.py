@@ -7,18 +7,19 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from types import MappingProxyType
 
-from florin_gateway.app import RestGateway
-from florin_gateway.backends import LocalBackend
-from florin_gateway.forwarded import PROXY_PROTOCOL, TrustedProxies
-from florin_gateway.jsoncodec import JsonCodec
-from florin_gateway.observed import RequestObserver
-from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
-from florin_gateway.remote import RemoteBackend
-from florin_gateway.rpc import RpcBackend
-from florin_gateway.server import HttpServer
-from florin_gateway.settings import GatewaySettings, GuardSettings, ServerSettings
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.backends import LocalBackend
+from grpc_rest_gateway.forwarded import PROXY_PROTOCOL, TrustedProxies
+from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.observed import RequestObserver
+from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway.remote import RemoteBackend
+from grpc_rest_gateway.rpc import RpcBackend
+from grpc_rest_gateway.server import HttpServer
+from grpc_rest_gateway.settings import GuardSettings, ServerSettings
 
 from florin_server.app.core import App
 from florin_server.app.servers import consoles, observing
@@ -34,7 +35,7 @@ from florin_server.app.servers.peers import get_proxies
 from florin_server.app.servers.upstream import UpstreamConnection
 from florin_server.settings import Settings
 from florin_server.web import routes as web
-from florin_server.web.headers import HEADERS
+from florin_server.web.headers import GATEWAY_SETTINGS
 from florin_server.web.people.page import render_refusal
 
 _log = logging.getLogger(__name__)
@@ -168,7 +169,7 @@ async def _start_server(
     proxies: TrustedProxies,
     observe: RequestObserver | None = None,
 ) -> HttpServer:
-    chosen = GatewaySettings(headers=HEADERS, cors_paths=_CORS_PATHS, proxies=proxies)
+    chosen = replace(GATEWAY_SETTINGS, cors_paths=_CORS_PATHS, proxies=proxies)
     refusals = render_refusal if pages else None
     gateway = RestGateway(
         backend, PUBLIC_SERVICES, chosen, observer=observe, render_refusal=refusals, codec=_CODEC

@@ -7,11 +7,11 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
-from florin_gateway.app import RestGateway
-from florin_gateway.backends import LocalBackend
-from florin_gateway.plain import PlainHandler
-from florin_gateway.server import HttpServer
-from florin_gateway.settings import ServerSettings
+from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.backends import LocalBackend
+from grpc_rest_gateway.plain import PlainHandler
+from grpc_rest_gateway.server import HttpServer
+from grpc_rest_gateway.settings import ServerSettings
 
 from florin_server.app.core import App
 from florin_server.app.servers import consoles

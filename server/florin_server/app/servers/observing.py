@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from florin_gateway.forwarded import Network, find_address
-from florin_gateway.observed import RawHeaders, RequestObserver
-from florin_gateway.rpc import Metadata
+from grpc_rest_gateway.forwarded import Network, find_address
+from grpc_rest_gateway.observed import RawHeaders, RequestObserver
+from grpc_rest_gateway.rpc import Metadata
 
 from florin_server.api.server import observed
 from florin_server.api.server.methods import MethodSpec

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from florin_gateway.forwarded import PROXY_PROTOCOL, TrustedProxies
-from florin_gateway.rpc import CLIENT_ADDRESS_KEY, GATEWAY_TOKEN_KEY
+from grpc_rest_gateway.forwarded import PROXY_PROTOCOL, TrustedProxies
+from grpc_rest_gateway.rpc import CLIENT_ADDRESS_KEY, GATEWAY_TOKEN_KEY
 
 from florin_server.app.home import SetupError
 from florin_server.base import logs

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from florin_gateway.forwarded import find_address
+from grpc_rest_gateway.forwarded import find_address
 
 from florin_server.app.home import SetupError
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from florin.v1 import customer_pb2, payment_pb2
-from florin_gateway.jsonshape import format_timestamp
+from grpc_rest_gateway.jsonshape import format_timestamp
 
 from florin_server.cli.console import console, print_json
 from florin_server.cli.operation import call_operator

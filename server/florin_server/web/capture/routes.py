@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from florin_gateway import jsonscan
-from florin_gateway.errors import RefusedError
-from florin_gateway.parameters import parse_query
-from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway import jsonscan
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.parameters import parse_query
+from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
 from florin_server.base.context import EventContext
 from florin_server.db.context import StorageContext

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from florin_gateway.errors import to_refused_error
-from florin_gateway.rpc import CallError, MessageStream, Metadata, RpcBackend, format_method_name
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
+from grpc_rest_gateway.errors import to_refused_error
+from grpc_rest_gateway.rpc import CallError, MessageStream, Metadata, RpcBackend, format_method_name
 
 _DEADLINE_S = 30.0
 # an open page asks again then, so that a revoked key receives nothing for longer

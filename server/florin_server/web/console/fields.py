@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from typing import TypeVar
 
-from florin_gateway.errors import RefusedError
-from florin_gateway.parameters import parse_query
-from florin_gateway.plain import PlainRequest
 from google.protobuf.timestamp_pb2 import Timestamp
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.parameters import parse_query
+from grpc_rest_gateway.plain import PlainRequest
 
 from florin_server.domain.errors import ErrorCode, validation_error
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from enum import Enum
 from urllib.parse import urlsplit
 
-from florin_gateway.plain import PlainRequest
+from grpc_rest_gateway.plain import PlainRequest
 
 from florin_server.domain.urls import is_loopback
 

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.errors import validation_error
 from florin_server.domain.text import format_csv_cell

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import urlencode
 
-from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
 from florin_server.accounts.service.sign_outs import use_ticket
 from florin_server.domain.errors import ApiError

@@ -13,8 +13,8 @@ from florin.v1 import (
     system_pb2,
     webhook_service_pb2,
 )
-from florin_gateway.plain import PlainHandler, PlainRequest
-from florin_gateway.rpc import Metadata, RpcBackend
+from grpc_rest_gateway.plain import PlainHandler, PlainRequest
+from grpc_rest_gateway.rpc import Metadata, RpcBackend
 
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.credentials import parse_key

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
 
 import orjson
-from florin_gateway.plain import PlainRequest
+from grpc_rest_gateway.plain import PlainRequest
 
 from florin_server.base.clock import Clock
 from florin_server.domain.sealed import Cipher, Ciphertext, DecryptionError

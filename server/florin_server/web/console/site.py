@@ -11,10 +11,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
-from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainEvents, PlainHandler, PlainRequest, PlainResponse
-from florin_gateway.rpc import MessageStream, Metadata
 from google.protobuf.message import Message
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainEvents, PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway.rpc import MessageStream, Metadata
 
 from florin_server.accounts.service.sign_outs import end_session, has_ended
 from florin_server.db.context import StorageContext

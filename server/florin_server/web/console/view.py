@@ -22,8 +22,8 @@ from florin.v1 import (
     refund_pb2,
     webhook_pb2,
 )
-from florin_gateway.jsonshape import format_timestamp
 from google.protobuf.timestamp_pb2 import Timestamp
+from grpc_rest_gateway.jsonshape import format_timestamp
 
 from florin_server.db.context import StorageContext
 from florin_server.domain.conditions import CONDITION_SPECS, ConditionName

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.features.icons.context import IconContext

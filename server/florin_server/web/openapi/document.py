@@ -6,10 +6,16 @@ from collections.abc import Iterable
 from typing import Any
 
 from florin.v1 import access_pb2
-from florin_gateway.openapi import OpenApiOperation, ProtoComments, SchemaRegistry, list_operations
 from google.protobuf.descriptor import ServiceDescriptor
+from grpc_rest_gateway.openapi import (
+    OpenApiOperation,
+    ProtoComments,
+    SchemaRegistry,
+    list_operations,
+)
 
 from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS, ErrorCode
+from florin_server.web.headers import GATEWAY_SETTINGS
 from florin_server.web.openapi import headers
 from florin_server.web.openapi.plain import PATHS
 from florin_server.web.openapi.refusals import DEPLOYED_ONLY, list_refusals
@@ -79,7 +85,7 @@ def build_document(
     shared = _SharedResponses()
     paths: JsonObject = {}
     families: set[int] = set()
-    for operation in list_operations(services, schemas):
+    for operation in list_operations(services, schemas, GATEWAY_SETTINGS):
         parts = _describe_operation(
             operation, shared, examples.get(operation.parts["operationId"], {})
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from florin.v1 import access_pb2
-from florin_gateway.openapi import OpenApiOperation
 from gateway_options.v1 import json_pb2
+from grpc_rest_gateway.openapi import OpenApiOperation
 
 from florin_server.domain.versions import PUBLISHED_VERSIONS
 

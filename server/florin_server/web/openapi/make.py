@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from florin_gateway.openapi import ProtoComments
 from google.protobuf.descriptor import ServiceDescriptor
+from grpc_rest_gateway.openapi import ProtoComments
 
 from florin_server.web.openapi.document import build_document
 from florin_server.web.openapi.examples import collect_examples

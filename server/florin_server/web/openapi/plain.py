@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin_gateway.openapi import build_stream_responses
+from grpc_rest_gateway.openapi import build_stream_responses
 
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.versions import PREVIEW_VERSIONS, PUBLISHED_VERSIONS, STABLE_VERSIONS
+from florin_server.web.headers import GATEWAY_SETTINGS
 from florin_server.web.openapi.headers import describe_plain_headers
 
 JsonObject = dict[str, Any]
@@ -96,7 +97,8 @@ _STREAM_RESPONSES = build_stream_responses(
             **_STATE["properties"],
             "version": {"type": "integer", "description": "Increases by one with every change."},
         },
-    }
+    },
+    GATEWAY_SETTINGS.stream_event,
 )
 _LINK_RESPONSES = {
     "404": _describe_refusals(ErrorCode.INVALID_PARAMS, ErrorCode.PAYMENT_NOT_FOUND),

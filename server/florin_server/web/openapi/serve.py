@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.versions import PREVIEW_VERSIONS, STABLE_VERSIONS, check_published

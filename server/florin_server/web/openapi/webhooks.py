@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from florin.v1 import webhook_pb2
-from florin_gateway.openapi import SchemaRegistry
+from grpc_rest_gateway.openapi import SchemaRegistry
 
 from florin_server.domain.webhooks.endpoint import EVENT_TYPES
 from florin_server.domain.webhooks.signing import HEADER_FAMILIES

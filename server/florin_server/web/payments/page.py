@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.refund_amounts import RefundProgress

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 import orjson
-from florin_gateway.plain import (
+from grpc_rest_gateway.plain import (
     PlainEvent,
     PlainEvents,
     PlainHandler,

@@ -8,8 +8,8 @@ from typing import Final, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from florin.v1 import money_pb2
-from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainRequest, PlainResponse
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainRequest, PlainResponse
 
 from florin_server.accounts.service.wallets import get_checkout_app
 from florin_server.api.payments.codec import PaymentCodec

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainRequest, PlainResponse
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainRequest, PlainResponse
 
 from florin_server.web.language import get_translations, negotiate_language
 from florin_server.web.notice import render_error_page

@@ -6,7 +6,7 @@ from collections.abc import Container, Mapping
 from typing import Final, Protocol
 from urllib.parse import urlsplit
 
-from florin_gateway.plain import (
+from grpc_rest_gateway.plain import (
     PlainEvents,
     PlainHandler,
     PlainRequest,

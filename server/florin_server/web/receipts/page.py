@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, TypeAlias
 
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.web.language import Translations, get_translations
 from florin_server.web.render import build_security_headers, render_page

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from florin.v1 import merchant_pb2, money_pb2
-from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.errors import ApiError, validation_error
 from florin_server.domain.money import CURRENCIES

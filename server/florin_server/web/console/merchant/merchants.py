@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from florin.v1 import account_pb2
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.web.console.site import ConsoleRequest
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from florin.v1 import listing_pb2
-from florin_gateway.plain import PlainResponse
 from google.protobuf.timestamp_pb2 import Timestamp
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.money.payments.service.lists import get_phases
 from florin_server.web.console.charts import (

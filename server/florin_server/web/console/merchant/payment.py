@@ -8,10 +8,10 @@ from urllib.parse import quote
 
 import orjson
 from florin.v1 import account_pb2, merchant_pb2, payment_pb2, refund_pb2
-from florin_gateway.errors import to_refused_error
-from florin_gateway.plain import PlainEvent, PlainEvents, PlainResponse
-from florin_gateway.rpc import CallError, MessageStream
 from google.protobuf.message import Message
+from grpc_rest_gateway.errors import to_refused_error
+from grpc_rest_gateway.plain import PlainEvent, PlainEvents, PlainResponse
+from grpc_rest_gateway.rpc import CallError, MessageStream
 
 from florin_server.web.console.fields import parse_choice, parse_minor_units
 from florin_server.web.console.site import ConsoleRequest

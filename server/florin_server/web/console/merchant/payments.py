@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from florin.v1 import account_pb2, listing_pb2
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.web.console.listing import (
     FILE_ROWS_MAX,

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from florin.v1 import webhook_pb2
-from florin_gateway.errors import RefusedError
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.webhooks.endpoint import ALL_TYPES, EVENT_TYPES, expand_types
 from florin_server.web.console.fields import parse_choice, parse_timestamp

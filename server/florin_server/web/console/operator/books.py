@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from florin.v1 import ledger_pb2
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.errors import validation_error
 from florin_server.domain.ledger.accounts import SINGLE_ACCOUNTS, LedgerAccountKind, parse_kind

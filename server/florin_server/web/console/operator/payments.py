@@ -5,7 +5,7 @@ from __future__ import annotations
 from urllib.parse import quote
 
 from florin.v1 import ledger_pb2, listing_pb2, partner_pb2, trace_pb2
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.web.console.listing import (
     FILE_ROWS_MAX,

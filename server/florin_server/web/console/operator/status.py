@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from florin.v1 import condition_pb2, ledger_pb2, system_pb2
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.ledger.accounts import wallet
 from florin_server.web.console.operator.books import all_balances

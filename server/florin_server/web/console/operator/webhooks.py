@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from florin.v1 import webhook_admin_pb2, webhook_pb2
-from florin_gateway.plain import PlainResponse
+from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.web.console.site import ConsoleRequest
 

@@ -1,0 +1,18 @@
+"""OpenAPI 3.1 from the same descriptors and options as the routes and the codec."""
+
+from grpc_rest_gateway.openapi.comments import ProtoComments
+from grpc_rest_gateway.openapi.operations import (
+    OpenApiOperation,
+    build_stream_responses,
+    list_operations,
+)
+from grpc_rest_gateway.openapi.schemas import SchemaRegistry, SchemaSide
+
+__all__ = [
+    "OpenApiOperation",
+    "ProtoComments",
+    "SchemaRegistry",
+    "SchemaSide",
+    "build_stream_responses",
+    "list_operations",
+]
