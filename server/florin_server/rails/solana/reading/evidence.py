@@ -90,7 +90,7 @@ class SettlementTransaction:
 
 
 class EndReason(NamedTuple):
-    """Why a transaction will never pay; `has_landed` if a block has it, so that its fee is due."""
+    """A reason why a transaction never pays; `has_landed` if a block has it and its fee is due."""
 
     text: str
     has_landed: bool
