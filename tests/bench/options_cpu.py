@@ -40,12 +40,14 @@ _NODE, _WORKERS, _STORE = "node", "workers", "store"
 # the innermost call decides, by the first fragment that its module's path contains
 PARTS = {
     "florin_server/devnet/": _NODE,
-    "florin_server/store/": _STORE,
+    "florin_server/db/": _STORE,
+    "/store/": _STORE,
+    "/store.py": _STORE,
     "sqlalchemy/": _STORE,
     "florin_server/domain/caip.py": "ids",
     "florin_server/rails/pricing/": "prices",
-    "flows/payments/price.py": "prices",
-    "flows/payments/worth.py": "prices",
+    "payments/service/price.py": "prices",
+    "payments/service/worth.py": "prices",
     "rails/evm/paying/terms.py": "evm_terms",
     "florin_server/domain/chains/evm/": "evm_terms",
     "rails/solana/paying/terms.py": "solana_terms",
@@ -57,18 +59,26 @@ PARTS = {
     "florin_server/rails/evm/": "evm_balances",
     "florin_server/rails/solana/": "solana_balances",
     "florin_server/rails/connection/": "json_rpc",
-    "rpc/payments/codec.py": "answer",
+    "api/payments/codec.py": "answer",
     "grpc_rest_gateway/json": "answer",
     "<encoder of": "answer",
     "grpc_rest_gateway/": "http",
     "uvicorn/": "http",
     "florin_server/api/": "checks",
-    "flows/limits/": "checks",
-    "flows/screening/": "checks",
-    "florin_server/flows/": "flow",
+    "florin_server/limits/": "checks",
+    "compliance/screening/": "checks",
+    "florin_server/accounts/": "flow",
+    "florin_server/compliance/": "flow",
+    "florin_server/money/": "flow",
 }
 # background work, which also uses the parts above
-BACKGROUND = {"florin_server/workers/": _WORKERS, "boot/workers.py": _WORKERS}
+BACKGROUND = {
+    "/worker/": _WORKERS,
+    "/worker.py": _WORKERS,
+    "app/hints/": _WORKERS,
+    "app/housekeeping/": _WORKERS,
+    "app/workers.py": _WORKERS,
+}
 # not part of the request
 LEFT_OUT = frozenset({_NODE, _WORKERS})
 NAMES = (*dict.fromkeys(PARTS.values()), OTHER)

@@ -31,23 +31,24 @@ IN_A_ROW = 3
 RETRIES = 3
 # points that no round reaches, and why
 UNPASSED = {
-    "payouts.payouts.list_identical": "asked only for payouts that the store lost",
-    "payouts.payouts.claim": "likewise; those that are sent are claimed as a part of another one",
-    "quarantine.items.count_open": "asked by who reports conditions, which no worker waits for",
-    "hints.generations.get_versions": "asked only where other processes may have the store",
-    "settlement.leases.filter_held": "asked by processes that do not settle",
-    "settlement.leases.release_all": "asked as a process starts, before its workers",
-    "settlement.leases.release": "asked as a process ends, after its workers",
-    "webhooks.deliveries.shelve": "written beside a delivery that is set aside",
-    "upgrades.older_releases.fill_page": "asked once the processes of an older release have ended",
-    "upgrades.older_releases.release": "likewise",
+    "money.payouts.payouts.list_identical": "asked only for payouts that the store lost",
+    "money.payouts.payouts.claim": "likewise; payouts that are sent are claimed inside another one",
+    "operations.quarantine.count_open": "asked for conditions, which no worker waits for",
+    "db.generations.get_versions": "asked only where other processes may have the store",
+    "operations.leases.filter_held": "asked by processes that do not settle",
+    "operations.leases.release_all": "asked as a process starts, before its workers",
+    "operations.leases.release": "asked as a process ends, after its workers",
+    "features.webhooks.deliveries.shelve": "written beside a delivery that is set aside",
+    "money.outbox.older_releases.fill_page": "asked once processes of older releases have ended",
+    "money.outbox.older_releases.release": "likewise",
     "rail.EvmObserver.confirm_facts": "asked only where several nodes have to agree",
     "rail.SolanaObserver.confirm_facts": "asked only where several nodes have to agree",
 }
+_PAYMENTS = "expire_payments: money.payments.payments"
 # points reached only after another failure of an item
 AFTER = {
-    "expire_payments: payments.payments.list_due": "expire_payments: payments.payments.expire_due",
-    "expire_payments: payments.payments.expire": "expire_payments: payments.payments.expire_due",
+    f"{_PAYMENTS}.list_due": f"{_PAYMENTS}.expire_due",
+    f"{_PAYMENTS}.expire": f"{_PAYMENTS}.expire_due",
 }
 
 

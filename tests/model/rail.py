@@ -1,6 +1,6 @@
 """A rail whose chain is the test, which sets the outputs of wallets and the time of blocks.
 
-Everything above it (flows, store, settler, protocols) is the service's own.
+Everything above it (services, stores, settler, protocols) is the service's own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Play random refunds of many payments: `python -m tests.model.refunds`, a million steps twice.
 
-The first pass checks the amounts alone, the second the store with its flows, payouts and books.
+The first pass checks the amounts alone, the second the store with its services, payouts and books.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ class Group:
 
 
 GROUPS = {
-    "domain": Group(("chains/**/*.py", "domain/**/*.py"), ("unit/test_*.py",)),
+    "domain": Group(("domain/**/*.py",), ("unit/test_*.py",)),
     "confirm": Group(
-        ("flows/payments/confirm.py",),
+        ("money/payments/service/confirm.py",),
         (
             "contract/settlement/test_settler.py",
             "contract/settlement/test_settler_budgets.py",
@@ -49,12 +49,12 @@ GROUPS = {
     ),
     "settle": Group(
         (
-            "workers/settlement/blocks.py",
-            "workers/settlement/conclude.py",
-            "workers/settlement/open_payments.py",
-            "workers/settlement/senders.py",
-            "workers/settlement/settle.py",
-            "workers/settlement/submit.py",
+            "money/settlement/worker/blocks.py",
+            "money/settlement/worker/conclude.py",
+            "money/settlement/worker/open_payments.py",
+            "money/settlement/worker/senders.py",
+            "money/settlement/worker/settle.py",
+            "money/settlement/worker/submit.py",
         ),
         (
             "contract/settlement/test_settler*.py",
@@ -66,15 +66,19 @@ GROUPS = {
         ),
     ),
     "journal": Group(
-        ("store/settlement/chain_txs.py",),
+        ("money/settlement/store/chain_txs.py",),
         ("contract/settlement/test_settler*.py", "contract/store/test_store_journal*.py"),
     ),
     "ledger": Group(
-        ("store/ledger/ledger.py",),
+        ("money/ledger/store/ledger.py",),
         ("contract/ledger/test_books.py", "contract/store/test_store_*.py"),
     ),
     "payouts": Group(
-        ("flows/payouts/payouts.py", "store/payouts/payouts.py", "workers/payouts/pay_out.py"),
+        (
+            "money/payouts/service/payouts.py",
+            "money/payouts/store/payouts.py",
+            "money/payouts/worker/pay_out.py",
+        ),
         (
             "contract/payouts/test_pay_out*.py",
             "e2e/payouts/test_payout*.py",
@@ -83,7 +87,7 @@ GROUPS = {
         ),
     ),
     "auth": Group(
-        ("rpc/server/auth.py",),
+        ("api/server/auth.py",),
         (
             "contract/access/test_authenticator.py",
             "e2e/operator/test_operator_listener.py",
@@ -97,9 +101,9 @@ GROUPS = {
     ),
     "idempotency": Group(
         (
-            "flows/payments/idempotent.py",
-            "rpc/server/idempotency.py",
-            "store/payments/idempotency.py",
+            "api/server/idempotency.py",
+            "idempotency/service.py",
+            "idempotency/store/responses.py",
         ),
         (
             "contract/access/test_shared_turns.py",
@@ -116,18 +120,18 @@ GROUPS = {
         (postgres.SQLITE, postgres.POSTGRES),
     ),
     "limits": Group(
-        ("flows/limits/limits.py",),
+        ("limits/service/limits.py",),
         ("unit/test_limits.py", "wire/test_crowding.py", "wire/test_limits.py"),
     ),
     "shared limits": Group(
         (
+            "api/server/turns.py",
             "domain/tally.py",
-            "flows/limits/limit.py",
-            "flows/limits/places.py",
-            "flows/limits/sharing.py",
-            "rpc/server/turns.py",
-            "store/limits/sharing.py",
-            "store/payments/key_turns.py",
+            "idempotency/store/turns.py",
+            "limits/service/limit.py",
+            "limits/service/places.py",
+            "limits/service/sharing.py",
+            "limits/store.py",
         ),
         (
             "contract/access/test_shared_*.py",

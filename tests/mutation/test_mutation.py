@@ -23,7 +23,7 @@ NAME = "florin_server.domain.gcra.xǁBucketǁtake__mutmut_11"
 @pytest.mark.slow
 def test_mutants_of_a_module_are_killed_by_its_tests(tmp_path):
     """Code that no test calls or checks is named with its change."""
-    group = Group(("flows/limits/places.py",), ("unit/test_places.py",))
+    group = Group(("limits/service/places.py",), ("unit/test_places.py",))
     (result,) = mutated(group, tmp_path, 1, anew=True).values()
     assert result.killed > result.all / 2
     assert len(result.survivors) == result.all - result.killed
@@ -36,7 +36,7 @@ def test_mutants_of_a_module_are_killed_by_its_tests(tmp_path):
         patience=2,
         open_ones=lambda ended: [name for item in ended.values() for name in item.survivors],
     )
-    assert again == {"flows.limits.places": result}
+    assert again == {"limits.service.places": result}
     # survivors of all tests of the group are not run with them again
     assert json.loads((tmp_path / "alone.json").read_text()) == sorted(result.survivors)
     # a run on a busy machine changes nothing except its time limits

@@ -23,9 +23,12 @@ from tests.support.rail_roles import list_role_methods
 
 WORKER: ContextVar[str] = ContextVar("worker", default="")
 # the quarantine's own operations have separate tests
-_QUARANTINE_PREFIX = "quarantine.items."
+_QUARANTINE_PREFIX = "operations.quarantine."
 # called by whichever worker comes first
-_SHARED_OPERATIONS = {"payouts.covered.settle_covered", "screening.blocklists.list_blocklists"}
+_SHARED_OPERATIONS = {
+    "money.payouts.covered.settle_covered",
+    "compliance.screening.list_blocklists",
+}
 
 
 _PLAIN = frozenset({str, int, bool, bytes, float, type(None)})
@@ -152,9 +155,15 @@ def list_rail_methods(app: Core) -> Iterator[tuple[type, str, str]]:
 
 
 def get_operation_name(op: Operation[Any]) -> str:
-    """Return the name of an operation, with its module."""
-    module = op.steps.__module__.removeprefix("florin_server.")
-    return f"{module.removeprefix('store.')}.{op.steps.__name__}"
+    """Return the name of an operation, as `name_operation` does."""
+    return name_operation(op.steps)
+
+
+def name_operation(steps: Callable[..., Any]) -> str:
+    """Return the name of an operation's function, with its noun: `money.payouts.payouts.claim`."""
+    module = steps.__module__.removeprefix("florin_server.")
+    noun = ".".join(part for part in module.split(".") if part != "store")
+    return f"{noun}.{steps.__name__}"
 
 
 def _wrap_store_method(injector: FaultInjector, method: Callable[..., Any]) -> Callable[..., Any]:

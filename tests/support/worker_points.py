@@ -7,19 +7,18 @@ missed.
 from __future__ import annotations
 
 import ast
-import importlib
 import inspect
-import pkgutil
 import textwrap
 from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from florin_server import workers
+from florin_server.app import hints, housekeeping
 from florin_server.app import workers as jobs
 from florin_server.app.core import Core
 
-from tests.support.poison import list_rail_methods
+from tests.support.nouns import import_modules, import_parts, is_in_part
+from tests.support.poison import list_rail_methods, name_operation
 
 # the names under which workers hold a role of a rail
 _ROLES = {
@@ -44,9 +43,10 @@ class WorkerCodeScan:
         self.operations: set[str] = set()
         self.calls: set[tuple[str, str]] = set()
         self._seen: set[FunctionType] = set()
-        module_infos = pkgutil.walk_packages(workers.__path__, f"{workers.__name__}.")
         for module in (
-            *(importlib.import_module(module_info.name) for module_info in module_infos),
+            *import_parts("worker"),
+            *import_modules(hints),
+            *import_modules(housekeeping),
             jobs,
         ):
             self._scan(ast.parse(inspect.getsource(module)), vars(module))
@@ -60,7 +60,7 @@ class WorkerCodeScan:
         }
 
     def _scan(self, tree: ast.AST, names: Mapping[str, Any]) -> None:
-        """Record the references of a piece of code, and those of the flows that it calls."""
+        """Record the references of a piece of code, and those of the services that it calls."""
         parts = set(_list_parts(tree))
         for node in ast.walk(tree):
             self._note_call(node)
@@ -68,9 +68,8 @@ class WorkerCodeScan:
                 continue
             value = _resolve_node(node, names)
             if _is_operation(value):
-                module = value.__module__.removeprefix("florin_server.").removeprefix("store.")
-                self.operations.add(f"{module}.{value.__wrapped__.__name__}")
-            elif _is_flow(value) and value not in self._seen:
+                self.operations.add(name_operation(value.__wrapped__))
+            elif _is_service(value) and value not in self._seen:
                 self._seen.add(value)
                 source = textwrap.dedent(inspect.getsource(inspect.unwrap(value)))
                 self._scan(ast.parse(source), inspect.unwrap(value).__globals__)
@@ -103,5 +102,5 @@ def _is_operation(value: Any) -> bool:
     return inspect.isgeneratorfunction(getattr(value, "__wrapped__", None))
 
 
-def _is_flow(value: Any) -> bool:
-    return isinstance(value, FunctionType) and value.__module__.startswith("florin_server.flows.")
+def _is_service(value: Any) -> bool:
+    return isinstance(value, FunctionType) and is_in_part(value.__module__, "service")

@@ -279,20 +279,56 @@ def test_every_file_that_the_documents_name_is_there():
     assert missing == set()
 
 
+def read_import_contracts() -> list[dict[str, Any]]:
+    """Return the contracts that import-linter checks, in their order."""
+    contracts: list[dict[str, Any]] = project(".")["tool"]["importlinter"]["contracts"]
+    return contracts
+
+
 def test_architecture_page_lists_the_layers_in_order():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    contracts = {
-        contract["name"]: contract for contract in project["tool"]["importlinter"]["contracts"]
-    }
-    layers = contracts["imports go downwards"]["layers"]
+    layers = read_import_contracts()[0]["layers"]
     result = re.findall(
         r"`(\w+)`", read_document("docs/architecture.md").partition("Imports go")[2]
     )
     places = [
-        {result.index(name.strip().removeprefix("florin_server.")) for name in layer.split("|")}
+        {
+            result.index(name.strip().removeprefix("florin_server."))
+            for name in re.split(r"[|:]", layer)
+        }
         for layer in layers
     ]
     assert all(max(upper) < min(lower) for upper, lower in pairwise(places))
+
+
+def test_every_noun_is_held_to_the_order_of_its_parts():
+    server = ROOT / "server"
+    parts = [
+        path
+        for part in ("store", "service", "worker")
+        for path in [*server.rglob(f"{part}.py"), *server.rglob(f"{part}/__init__.py")]
+    ]
+    folders = [path.parents[path.name == "__init__.py"] for path in parts]
+    nouns = {
+        ".".join(folder.relative_to(server).parts)
+        for folder in folders
+        if folders.count(folder) > 1
+    }
+    # the commands have groups of these names
+    assert nouns - {"florin_server.cli"} == set(read_import_contracts()[1]["containers"])
+
+
+def test_questions_of_a_newcomer_lead_to_code():
+    section = read_document("CONTRIBUTING.md").partition("### Seven questions of a newcomer")[2]
+    rows = re.findall(r"^\| (.+?\?) \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)
+    assert len(rows) == 7
+    for question, answer in rows:
+        places = re.findall(r"`([\w/.]+)::(\w+)`", answer)
+        assert 1 <= len(places) <= 3, question
+        for path, name in places:
+            here = path.startswith(("protos/", "tests/"))
+            text = (ROOT / ("" if here else "server/florin_server") / path).read_text()
+            declared = rf"\b(?:def|class|rpc) {name}\b|^{name}(?::| =)"
+            assert re.search(declared, text, re.MULTILINE), (path, name)
 
 
 def test_every_test_that_the_threats_name_is_there():

@@ -208,7 +208,7 @@ _WRITES = """
 import threading, warnings, logging, sys
 from florin_server.cli.console import announce, fail
 from florin_server.cli.settings import log_to_stderr
-from florin_server.config import Settings
+from florin_server.settings import Settings
 log_to_stderr(Settings(log_format="json"), 2)
 warnings.warn("an old call", DeprecationWarning)
 warnings.warn("two\\nlines", UserWarning)

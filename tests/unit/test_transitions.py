@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import itertools
-import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
-import florin_server.store
 import pytest
 from florin_server.db.engine.query import SQLITE, Statement
 from florin_server.db.tables.payouts import OWED_PREDICATE, UNPAID_PREDICATE
@@ -28,6 +25,8 @@ from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEve
 from florin_server.domain.transitions import TransitionTable
 from sqlalchemy import Update
 
+from tests.support.nouns import import_parts
+
 # the column of each table that has a state
 COLUMNS = {"chain_tx": "state", "payout": "status", "refund": "status"}
 TABLES: dict[str, TransitionTable[Any, Any]] = {
@@ -38,11 +37,9 @@ TABLES: dict[str, TransitionTable[Any, Any]] = {
 
 
 def statements() -> Iterator[Statement]:
-    """Yield every statement in the store's modules, alone or by event."""
-    for module_info in pkgutil.walk_packages(florin_server.store.__path__, "florin_server.store."):
-        if ".migrations" in module_info.name:
-            continue
-        for value in vars(importlib.import_module(module_info.name)).values():
+    """Yield every statement in the stores of the nouns, alone or by event."""
+    for module in import_parts("store"):
+        for value in vars(module).values():
             held = value.values() if isinstance(value, dict) else [value]
             yield from (item for item in held if isinstance(item, Statement))
 

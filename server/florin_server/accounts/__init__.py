@@ -1,1 +1,1 @@
-"""Merchants, partners, customers, wallets and their keys."""
+"""Accounts: partners with their keys and wallet apps, merchants with their destinations."""

@@ -1,4 +1,4 @@
-"""What services of accounts ask of others."""
+"""The part of the application that fetches icons for accounts."""
 
 from __future__ import annotations
 

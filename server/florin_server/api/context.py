@@ -1,4 +1,4 @@
-"""What the services of the API use of the application."""
+"""The parts of the application that the services of the API use."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ class ApiContext(
     TotalsContext,
     Protocol,
 ):
-    """What the calls of all services use together: a service is made of the calls of many nouns."""
+    """All parts that calls use: a gRPC service consists of the calls of many nouns."""

@@ -1,1 +1,1 @@
-"""Puts the service together, starts it, and ends it in order."""
+"""The application: it is put together here, started, and ended in order."""

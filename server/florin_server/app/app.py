@@ -1,4 +1,4 @@
-"""Puts together what the flows work with: for a service, for commands without one, for tests."""
+"""Build the state that services share: for a server, for commands without one, for tests."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def build_core(
     randbytes: Callable[[int], bytes] = os.urandom,
     limits_key: bytes | None = None,
 ) -> Core:
-    """Return the state that flows and workers share; every rail has one.
+    """Return the state that services and workers share; every rail has one.
 
     With a `limits_key` limits apply to all processes on the store together.
     """

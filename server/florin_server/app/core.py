@@ -52,7 +52,7 @@ def _create_usage_cache() -> TtlCache[GasUsage]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """The state that flows and workers share. Each rail has its chain state, both by CAIP-2."""
+    """The state that services and workers share. Each rail has its chain state, both by CAIP-2."""
 
     settings: Settings
     clock: Clock
@@ -139,7 +139,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App(Core):
-    """One service: what its flows share, and the workers that it runs, all of them or none.
+    """One service: what its calls share, and the workers that it runs, all of them or none.
 
     Settlers and payout workers are by chain (CAIP-2), the latter where there is a key; executors,
     whose transactions theirs are, by CAIP-10.

@@ -1,4 +1,4 @@
-"""What senders of notifications and figures share."""
+"""Parts of the application for senders of notifications and metrics."""
 
 from __future__ import annotations
 

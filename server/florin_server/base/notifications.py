@@ -35,7 +35,7 @@ class AccountInvalidation:
 
 @dataclass(slots=True)
 class WebhookState:
-    """State of webhooks that flows share with the delivery worker.
+    """State of webhooks that services share with the delivery worker.
 
     `delivery_event` is set if there can be deliveries; `encode_event` writes an event.
     """

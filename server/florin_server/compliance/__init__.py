@@ -1,1 +1,1 @@
-"""Who may pay, and the data that buyers give."""
+"""Rules about the people who pay: screening, and the data that they give."""

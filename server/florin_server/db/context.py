@@ -1,4 +1,4 @@
-"""What users of the store share."""
+"""The part of the application for users of the store."""
 
 from __future__ import annotations
 

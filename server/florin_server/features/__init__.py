@@ -1,1 +1,1 @@
-"""What follows from money: webhooks, receipts, exports, icons and monitoring."""
+"""Features that follow from payments: webhooks, receipts, exports, icons, forms, monitoring."""

@@ -1,1 +1,1 @@
-"""Answers to repeated requests."""
+"""Idempotency: the stored response of a request, for every request that repeats it."""

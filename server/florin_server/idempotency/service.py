@@ -16,7 +16,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _T = TypeVar("_T")

@@ -1,1 +1,1 @@
-"""Limits of requests and of open calls."""
+"""Limits: rates of calls and numbers of open streams, for each caller."""

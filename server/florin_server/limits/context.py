@@ -1,4 +1,4 @@
-"""What users of limits share."""
+"""The part of the application for users of limits."""
 
 from __future__ import annotations
 

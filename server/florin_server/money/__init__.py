@@ -1,1 +1,1 @@
-"""Payments, refunds, payouts, settlement and the ledger: they end in one commit."""
+"""Money: payments, refunds, payouts, settlement and the ledger, which end in one commit."""

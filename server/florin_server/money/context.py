@@ -1,4 +1,4 @@
-"""What users of cached sums share."""
+"""Parts of the application for users of cached sums."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Leases, executors, quarantine and conditions, which every worker uses."""
+"""Operations: leases, executors, quarantine and conditions, which every worker uses."""

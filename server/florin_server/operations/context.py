@@ -1,4 +1,4 @@
-"""What workers and their observers share."""
+"""Parts of the application for workers and their observers."""
 
 from __future__ import annotations
 

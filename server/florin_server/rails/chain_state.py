@@ -1,4 +1,4 @@
-"""What the services and workers of this process know of one chain."""
+"""Shared state of one chain in this process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WalletBalance:
 
 @dataclass(slots=True)
 class ChainState:
-    """State of one chain that flows and workers share.
+    """State of one chain that services and workers share.
 
     `conditions` has the conditions that are found on request. Nothing is sent from its wallets
     before their ledger is open. `shortfall` says in a sentence how much less they have than the

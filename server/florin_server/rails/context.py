@@ -1,4 +1,4 @@
-"""What users of the chains share."""
+"""The part of the application for users of the chains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users of the settings share."""
+"""The part of the application for users of the settings."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from florin_server.domain.chains.evm import abi
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting, TxState
 from florin_server.money.ledger.store import ledger
-from florin_server.money.payouts.service import payouts as flows
+from florin_server.money.payouts.service import payouts as service
 from florin_server.money.payouts.store import payouts
 
 from tests.support.evm_lab import (
@@ -500,20 +500,20 @@ async def test_paused_treasury_sends_nothing_and_follows_sent_payouts(desk):
 
 async def test_a_chain_without_its_treasurys_key_says_so(desk):
     payout = await desk.create_payout()
-    assert await flows.list_problems(desk.app, CHAIN) == []
+    assert await service.list_problems(desk.app, CHAIN) == []
     desk.lab.rail.payouts = None
-    (reported_payout,) = await flows.list_payouts(desk.app, include_closed=False)
+    (reported_payout,) = await service.list_payouts(desk.app, include_closed=False)
     assert (reported_payout.id, reported_payout.problem) == (
         payout.id,
         "this installation has no treasury key for the chain",
     )
     why = f"payouts waiting: 1, because {reported_payout.problem}"
-    assert await flows.list_problems(desk.app, CHAIN) == [why]
+    assert await service.list_problems(desk.app, CHAIN) == [why]
     # the command line also works without chains
     nowhere = build_app(build_core(desk.app.settings, desk.store, desk.lab.clock, ()))
     assert [
         each_payout.problem
-        for each_payout in await flows.list_payouts(nowhere, include_closed=True)
+        for each_payout in await service.list_payouts(nowhere, include_closed=True)
     ] == [None]
 
 

@@ -13,7 +13,7 @@ from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ReorgWatcher, TxState
 from florin_server.money.ledger.store import ledger
-from florin_server.money.payouts.service import payouts as flows
+from florin_server.money.payouts.service import payouts as service
 from florin_server.money.settlement.store import reorg
 
 from tests.support.evm_lab import CHAIN, MERCHANT, TOKEN, make_refusal, to_account
@@ -79,7 +79,7 @@ async def test_reverted_payout_is_reported_and_resent_with_the_same_bytes(desk, 
     found_result = await desk.get_payout(done)
     assert (found_result.status, found_result.completed_at_us) == (PayoutStatus.SUBMITTED, None)
     why = "a reorganization undid its transaction; Florin sends it again"
-    assert await flows.list_problems(desk.app, CHAIN) == [f"payouts waiting: 1, because {why}"]
+    assert await service.list_problems(desk.app, CHAIN) == [f"payouts waiting: 1, because {why}"]
     assert await owed(desk) == 0
     assert await desk.store.read(ledger.get_balance("expense:gas", COIN)) == 0
     await desk.check_books()
@@ -91,7 +91,7 @@ async def test_reverted_payout_is_reported_and_resent_with_the_same_bytes(desk, 
     assert await desk.refund(done) == result
     assert await desk.transfers() == [150]
     assert await owed(desk) == 150
-    assert await flows.list_problems(desk.app, CHAIN) == []
+    assert await service.list_problems(desk.app, CHAIN) == []
     assert await watched(desk) == [done.tx_id]
 
 
@@ -173,7 +173,7 @@ async def test_a_refund_that_had_succeeded_is_not_called_off(desk):
     assert (await desk.get_payout(done)).status is PayoutStatus.WAITING
     assert (await desk.refund(done)).status == "succeeded"
     with pytest.raises(ApiError, match="succeeded before"):
-        await flows.refuse(desk.app, done.id)
+        await service.refuse(desk.app, done.id)
     assert (await desk.get_payout(done)).status is PayoutStatus.WAITING
 
 
@@ -196,7 +196,7 @@ async def test_reverted_failed_transfer_is_followed_again_and_not_repeated(desk)
 
 async def test_a_failed_transfer_whose_payout_was_called_off_is_not_sent_again(desk):
     payout, sent, moody = await failed(desk)
-    await flows.refuse(desk.app, payout.id)
+    await service.refuse(desk.app, payout.id)
     await desk.lab.reorg(await desk.lab.depth_of(sent), sent)
     await look(desk)
     assert await desk.transactions() == []
@@ -207,7 +207,7 @@ async def test_a_failed_transfer_whose_payout_was_called_off_is_not_sent_again(d
 
 async def test_nonce_of_a_refused_payout_is_filled_after_a_reorg(desk):
     payout, sent, moody = await failed(desk)
-    await flows.refuse(desk.app, payout.id)
+    await service.refuse(desk.app, payout.id)
     await desk.lab.reorg(await desk.lab.depth_of(sent), sent)
     await look(desk)
     # the next payout waits for a nonce that the chain no longer knows

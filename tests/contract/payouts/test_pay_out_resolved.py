@@ -9,7 +9,7 @@ from florin_server.app.app import build_app, build_core
 from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.money.ledger.store import ledger
-from florin_server.money.payouts.service import payouts as flows
+from florin_server.money.payouts.service import payouts as service
 
 from tests.support.evm_lab import CHAIN, TOKEN
 from tests.support.payout_lab import SHOP, PayoutHarness, open_payout_harness
@@ -45,7 +45,7 @@ async def test_payout_resolved_as_paid_is_completed_booked_and_reported(desk, ca
     payout = await stuck(desk)
     assert await charged(desk) == 0
     with caplog.at_level(logging.WARNING):
-        resolved = await flows.resolve(desk.app, payout.id, is_paid=True)
+        resolved = await service.resolve(desk.app, payout.id, is_paid=True)
     assert f"the operator reported that {payout.tx_id} paid it" in caplog.text
     assert await desk.get_payout(payout) == resolved
     assert (resolved.status, resolved.tx_id) == (PayoutStatus.DONE, payout.tx_id)
@@ -56,10 +56,10 @@ async def test_payout_resolved_as_paid_is_completed_booked_and_reported(desk, ca
     assert await charged(desk) == 150
     treasury = f"wallet:{desk.lab.rail.treasury}"
     assert await desk.store.read(ledger.get_balance(treasury, TOKEN)) == -150
-    assert await flows.list_problems(desk.app, CHAIN) == []
+    assert await service.list_problems(desk.app, CHAIN) == []
     await desk.check_books()
     with pytest.raises(ApiError, match=f"Payout {payout.id} is done"):
-        await flows.resolve(desk.app, payout.id, is_paid=False)
+        await service.resolve(desk.app, payout.id, is_paid=False)
     desk.lab.clock.advance(61)
     await desk.mine(4)
     assert await desk.transfers() == [150]
@@ -67,7 +67,7 @@ async def test_payout_resolved_as_paid_is_completed_booked_and_reported(desk, ca
 
 async def test_payout_resolved_as_unpaid_is_paid_by_a_new_transaction(desk):
     payout = await stuck(desk)
-    assert await is_notified(desk, payout.id, flows.resolve(desk.app, payout.id, is_paid=False))
+    assert await is_notified(desk, payout.id, service.resolve(desk.app, payout.id, is_paid=False))
     resolved = await desk.get_payout(payout)
     assert (resolved.status, resolved.tx_id) == (PayoutStatus.WAITING, None)
     assert resolved.problem == f"the operator reported that {payout.tx_id} moved nothing"
@@ -83,8 +83,8 @@ async def test_payout_resolved_as_unpaid_is_paid_by_a_new_transaction(desk):
 
 async def test_payout_resolved_as_unpaid_can_be_refused(desk):
     payout = await stuck(desk)
-    await flows.resolve(desk.app, payout.id, is_paid=False)
-    assert (await flows.refuse(desk.app, payout.id)).status is PayoutStatus.REFUSED
+    await service.resolve(desk.app, payout.id, is_paid=False)
+    assert (await service.refuse(desk.app, payout.id)).status is PayoutStatus.REFUSED
     assert (await desk.refund(payout)).status == "failed"
     await desk.mine(4)
     assert await desk.transfers() == [150]
@@ -97,7 +97,7 @@ async def test_operator_cannot_resolve_a_payout_that_the_chain_may_still_prove(d
     for status in ("waiting", "submitted"):
         assert (await desk.get_payout(payout)).status == status
         with pytest.raises(ApiError, match=f"Payout {payout.id} is {status}"):
-            await flows.resolve(desk.app, payout.id, is_paid=paid)
+            await service.resolve(desk.app, payout.id, is_paid=paid)
         await desk.turn()
     assert await charged(desk) == 0
     await desk.wait_done(payout)
@@ -107,16 +107,16 @@ async def test_operator_cannot_resolve_a_payout_that_the_chain_may_still_prove(d
 async def test_a_word_about_a_chain_that_is_not_served_or_an_unknown_payout_is_refused(desk):
     payout = await stuck(desk)
     with pytest.raises(ApiError, match="not found"):
-        await flows.resolve(desk.app, "pout_unknown", is_paid=True)
+        await service.resolve(desk.app, "pout_unknown", is_paid=True)
     nowhere = build_app(build_core(desk.app.settings, desk.store, desk.lab.clock, ()))
     with pytest.raises(ApiError, match="not in the settings"):
-        await flows.resolve(nowhere, payout.id, is_paid=True)
+        await service.resolve(nowhere, payout.id, is_paid=True)
     assert await desk.get_payout(payout) == payout
 
 
 async def test_a_word_is_taken_back_by_a_deep_reorganisation(desk):
     payout = await stuck(desk)
-    await flows.resolve(desk.app, payout.id, is_paid=True)
+    await service.resolve(desk.app, payout.id, is_paid=True)
     await desk.lab.reorg(6, payout.tx_id or "")
     desk.lab.clock.advance(11)
     await desk.turn()

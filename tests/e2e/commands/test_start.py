@@ -16,12 +16,20 @@ from tests.support.command import run_florin
 # modules of a command that calls a server: the command line, the client, and the JSON encoder
 SLOW = (
     *(
+        "florin_server.accounts",
+        "florin_server.api",
+        "florin_server.compliance",
+        "florin_server.db",
+        "florin_server.devnet",
+        "florin_server.features",
+        "florin_server.idempotency",
+        "florin_server.limits",
+        "florin_server.money",
+        "florin_server.operations",
         "florin_server.rails",
-        "florin_server.store",
-        "florin_server.flows",
         "florin_server.settings",
+        "florin_server.web",
     ),
-    *("florin_server.devnet", "florin_server.api", "florin_server.web", "florin_server.workers"),
     *("sqlalchemy", "sqlmodel", "alembic", "pydantic_settings", "aiohttp", "uvicorn", "uvloop"),
     *("solders", "eth", "eth_account", "eth_abi", "coincurve", "cryptography", "pyarrow"),
     *("opentelemetry", "prometheus_client", "tomlkit", "segno"),
@@ -99,8 +107,8 @@ def test_client_command_loads_no_server_module(asking, words):
 
 
 def test_an_export_from_a_server_loads_no_store(asking):
-    # of the flows only those of exports, which need no store
-    assert ended(asking["export",]) == (1, {"florin_server.flows"})
+    # of the features only exports, whose service needs no store
+    assert ended(asking["export",]) == (1, {"florin_server.features"})
 
 
 def test_help_loads_nothing_either():
@@ -111,7 +119,7 @@ def test_help_loads_nothing_either():
 def test_loaded_server_modules_are_detected(tmp_path):
     """Otherwise the tests above would find nothing."""
     _, results = loaded("doctor", "--home", str(tmp_path / "home"))
-    assert {"florin_server.store", "florin_server.rails", "sqlalchemy", "aiohttp"} <= results
+    assert {"florin_server.db", "florin_server.rails", "sqlalchemy", "aiohttp"} <= results
 
 
 def test_version_is_printed(tmp_path):

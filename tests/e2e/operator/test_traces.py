@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import pytest
 from florin.v1 import gateway_pb2_grpc, payment_pb2
-from florin_server import app as boot
+from florin_server import app
 from florin_server.app import traces as tracing
 from florin_server.app.home import SetupError
 from florin_server.app.servers import gateway, observing
@@ -242,7 +242,7 @@ def test_tracing_is_off_by_default_and_not_imported(tmp_path):
 
 def test_missing_tracing_extra_is_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "florin_server.app.telemetry", None)
-    monkeypatch.delattr(boot, "telemetry")
+    monkeypatch.delattr(app, "telemetry")
     settings = make_settings(tmp_path, tracing=TracingSettings(endpoint="http://127.0.0.1:4317"))
     with pytest.raises(SetupError, match="florin-pay\\[otel\\]"):
         tracing.start_tracer(settings, AsyncExitStack())

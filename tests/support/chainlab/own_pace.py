@@ -145,7 +145,7 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     },
     _STATES: {
         "payouts/test_pay_out.py": ("test_nonce_taken_long_ago_is_detected",),
-        "payouts/test_pay_out_flows.py": (
+        "payouts/test_pay_out_service.py": (
             "test_health_reports_head_open_transactions_and_every_problem",
         ),
     },

@@ -1,1 +1,1 @@
-"""Partners, keys, wallet apps, merchants and their destinations."""
+"""Actions on partners, keys, wallet apps, merchants and their destinations."""

@@ -15,7 +15,7 @@ from florin_server.domain.payments.payment import BankAccount, Merchant
 
 
 class _Context(EventContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 async def add(

@@ -31,7 +31,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(EventContext, IconRequestContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # merchants in one response, if the caller gives no limit

@@ -15,7 +15,7 @@ from florin_server.domain.versions import NEWEST_STABLE_VERSION
 
 
 class _Context(EventContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 async def create(app: _Context, name: str) -> Partner:

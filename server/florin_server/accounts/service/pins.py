@@ -13,7 +13,7 @@ from florin_server.domain.versions import downgrade_error, list_versions_up_to
 
 
 class _Context(EventContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 async def move(app: _Context, version: str, *, partner_id: str, app_id: str, key_id: str) -> str:

@@ -1,1 +1,1 @@
-"""Partners, keys, wallet apps, merchants and their destinations."""
+"""Stored partners, keys, wallet apps, merchants and their destinations."""

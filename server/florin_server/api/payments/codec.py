@@ -32,7 +32,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(ChainContext, SettingsContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # the documented intervals: slow while a buyer decides, slower while a chain confirms

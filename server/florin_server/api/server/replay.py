@@ -22,7 +22,7 @@ def make_response_encoder(build: Callable[[_T], Message]) -> Callable[[_T], byte
 def build_response(
     outcome: _T | StoredResponse, build: Callable[[_T], _M], response_type: type[_M]
 ) -> _M:
-    """Return the response of a flow: built from its result, or the stored response."""
+    """Return the response of a service: built from its result, or the stored response."""
     if not isinstance(outcome, StoredResponse):
         return build(outcome)
     current_call.get().is_replay = True

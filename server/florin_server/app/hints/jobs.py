@@ -26,7 +26,7 @@ class _Context(
     WorkerContext,
     Protocol,
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 def get_jobs(app: _Context) -> dict[str, Callable[[], Awaitable[None]]]:

@@ -22,7 +22,7 @@ from florin_server.operations.store import executors
 class _Context(
     EventContext, QuarantineContext, ScreeningContext, StorageContext, WorkerContext, Protocol
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _POLL_S = 0.5

@@ -12,7 +12,7 @@ from florin_server.db.engine.query import StoreError
 
 
 class _Context(EventContext, MeterContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

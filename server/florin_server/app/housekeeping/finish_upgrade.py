@@ -12,7 +12,7 @@ from florin_server.money.outbox.store import older_releases
 
 
 class _Context(EventContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

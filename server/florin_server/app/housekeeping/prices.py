@@ -11,7 +11,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 async def follow_prices(app: _Context) -> None:

@@ -10,7 +10,7 @@ from florin_server.operations.context import QuarantineContext
 
 
 class _Context(QuarantineContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _FLUSH_S = 5.0

@@ -12,7 +12,7 @@ from florin_server.operations.context import OperationsContext
 
 
 class _Context(OperationsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""Data that buyers give before they pay."""
+"""Buyer data: what buyers give about themselves before they pay."""

@@ -1,1 +1,1 @@
-"""Lists of blocked accounts."""
+"""Screening: accounts that may not pay, by lists of the operator and of authorities."""

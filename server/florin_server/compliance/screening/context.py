@@ -1,4 +1,4 @@
-"""What users of blocked accounts share."""
+"""The part of the application for users of blocked accounts."""
 
 from __future__ import annotations
 

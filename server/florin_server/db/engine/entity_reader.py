@@ -20,7 +20,7 @@ class OperationReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EntityQueries(Generic[E]):
-    """How the entities of a table are read by id: one, and those of many ids that exist."""
+    """Queries for entities of a table by id: one, and those of many ids that exist."""
 
     table: str
     find: Callable[[str], Operation[E | None]]

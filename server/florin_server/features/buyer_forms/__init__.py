@@ -1,1 +1,1 @@
-"""Forms of buyers' data."""
+"""Buyer forms: the fields that a payment asks its buyer for, and their submission."""

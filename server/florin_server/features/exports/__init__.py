@@ -1,1 +1,1 @@
-"""Exports."""
+"""Exports: tables of everything that the store holds, for analysts."""

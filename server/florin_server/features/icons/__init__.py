@@ -1,1 +1,1 @@
-"""Icons of assets and merchants."""
+"""Icons: small pictures of assets and merchants, fetched from addresses that others name."""

@@ -1,4 +1,4 @@
-"""What users of icons share."""
+"""The part of the application for users of icons."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Health, conditions and figures of the installation."""
+"""Monitoring: the health, conditions and figures of an installation, for its operator."""

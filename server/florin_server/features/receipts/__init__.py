@@ -1,1 +1,1 @@
-"""Signed receipts."""
+"""Receipts: signed statements about payments, and the keys that sign them."""

@@ -1,1 +1,1 @@
-"""The stored answers, and whose turn a key is."""
+"""Stored responses by idempotency key, and which process works on a key."""

@@ -1,1 +1,1 @@
-"""Limits of callers."""
+"""Counts of calls and streams, in this process and with others."""

@@ -1,1 +1,1 @@
-"""The books."""
+"""Ledger: double-entry books of all money, compared with the chains."""

@@ -1,1 +1,1 @@
-"""The events that a change of money leaves behind for webhooks."""
+"""Outbox: events for webhooks, written in the commit that changes a payment's state."""

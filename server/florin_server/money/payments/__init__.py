@@ -1,1 +1,1 @@
-"""Payments: created, paid and ended."""
+"""Payments: what merchants request and buyers pay, from creation to the end."""

@@ -18,7 +18,7 @@ from florin_server.operations.service.quarantine import is_unexpected
 
 
 class _Context(EventContext, QuarantineContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""Payouts to merchants, refunds among them, and held money."""
+"""Payouts: transfers from the treasury, and money that is held until the operator decides."""

@@ -1,1 +1,1 @@
-"""Refunds of payments."""
+"""Refunds: money of a payment that returns to its buyer, as payouts."""

@@ -1,1 +1,1 @@
-"""Settlement on chain: transactions, evidence and gas."""
+"""Settlement: transactions that move buyers' money on chains, their proofs and their gas."""

@@ -1,1 +1,1 @@
-"""Leases, executors and quarantine."""
+"""Actions on leases, executors and quarantined items."""

@@ -43,7 +43,7 @@ class _Context(
     WorkerContext,
     Protocol,
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 PATH = "/collect"

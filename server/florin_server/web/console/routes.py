@@ -51,7 +51,7 @@ from florin_server.web.console.site import (
 
 
 class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 Routes = Mapping[tuple[str, str], PlainHandler]

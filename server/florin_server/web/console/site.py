@@ -39,7 +39,7 @@ from florin_server.web.render import build_security_headers, render_page
 
 
 class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 ROOT: Final = "/console"

@@ -35,7 +35,7 @@ from florin_server.web.language import get_translations
 
 
 class _Context(ChainContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _TEXTS = get_translations("en", "site")

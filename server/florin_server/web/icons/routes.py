@@ -16,7 +16,7 @@ from florin_server.web.refusal import to_refused_error
 
 
 class _Context(IconContext, LimitContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 PATH: Final = "/icons/{file}"

@@ -48,7 +48,7 @@ class _Context(
     WorkerContext,
     Protocol,
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _READ = ("GET", "HEAD")

@@ -65,7 +65,7 @@ class _Context(
     WorkerContext,
     Protocol,
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _FORM: Final = b"application/x-www-form-urlencoded"

@@ -24,7 +24,7 @@ from florin_server.web.people import page
 
 
 class _Context(LimitContext, SettingsContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # in the order of the page; links to paths that are not served are left out

@@ -1,1 +1,1 @@
-"""Data about buyers: which payments need it, and which data is valid."""
+"""Checks of buyer data: which payments need it, and which data is valid."""

@@ -23,7 +23,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _DAY_US = 86_400_000_000

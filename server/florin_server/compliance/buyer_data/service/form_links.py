@@ -28,7 +28,7 @@ _TAG_CHARS = 16
 
 
 class _Context(SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 class FormTicket(NamedTuple):

@@ -1,1 +1,1 @@
-"""Screening of accounts."""
+"""Checks of accounts against the lists, and changes of the lists."""

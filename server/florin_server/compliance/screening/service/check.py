@@ -19,7 +19,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(ScreeningContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from florin_server.domain.screening.blocklist import BlockedAddress, ScreeningLi
 
 
 class _Context(ScreeningContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # public lists have some hundreds; the one transaction that writes this many can delay payments for

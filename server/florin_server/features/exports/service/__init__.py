@@ -1,1 +1,1 @@
-"""Exports: what the store holds, as tables for analysts."""
+"""Runs of exports: new rows since the last run, as parts of tables."""

@@ -1,1 +1,1 @@
-"""Rows for exports, page by page."""
+"""Stored rows for exports, page by page."""

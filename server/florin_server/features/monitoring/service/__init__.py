@@ -1,1 +1,1 @@
-"""The installation as its operator sees and stops it."""
+"""Health, conditions and figures, as the operator sees them."""

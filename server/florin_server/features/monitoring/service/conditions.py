@@ -45,7 +45,7 @@ class _Context(
     WorkerContext,
     Protocol,
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # by chain (CAIP-2); those of the installation under the empty text

@@ -36,7 +36,7 @@ from florin_server.settings.context import SettingsContext
 class _Context(
     ChainContext, EventContext, OperationsContext, SettingsContext, StorageContext, Protocol
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # conditions that are checked on request, in addition to those of the workers

@@ -22,7 +22,7 @@ from florin_server.operations.store import quarantine as stored
 
 
 class _Context(EventContext, QuarantineContext, StorageContext, WorkerContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

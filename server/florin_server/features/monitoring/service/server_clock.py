@@ -13,7 +13,7 @@ from florin_server.rails.types import RailUnavailable
 
 
 class _Context(ChainContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # No chain accepts blocks from so far in the future. What is signed by a clock so far behind has

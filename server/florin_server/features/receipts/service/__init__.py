@@ -1,1 +1,1 @@
-"""Receipts, and the keys that sign them."""
+"""Creation of receipts, and of the keys that sign them."""

@@ -35,7 +35,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _CAIP19 = "caip19/"

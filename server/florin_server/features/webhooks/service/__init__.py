@@ -1,1 +1,1 @@
-"""Webhooks: endpoints, and their events."""
+"""Actions on endpoints, and the messages that they receive."""

@@ -20,7 +20,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(EventContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # how long a payment can continue after it can no longer be confirmed, and is found all the same

@@ -25,7 +25,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(EventContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _LEASE_US = 60_000_000

@@ -1,1 +1,1 @@
-"""The store of webhooks."""
+"""Stored endpoints, deliveries, attempts and replays."""

@@ -1,1 +1,1 @@
-"""Postings, and the comparison of the ledger with the chains."""
+"""Postings of money that moves, and comparisons of the books with the chains."""

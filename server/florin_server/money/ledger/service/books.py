@@ -41,7 +41,7 @@ from florin_server.rails.types import RailUnavailable
 
 
 class _Context(ChainContext, QuarantineContext, StorageContext, WorkerContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""The ledger."""
+"""Stored journals and balances, and their checks."""

@@ -1,1 +1,1 @@
-"""The stored events, and events of rows that older releases wrote."""
+"""Stored events, and those of rows that older releases wrote."""

@@ -1,1 +1,1 @@
-"""The life of a payment, from its creation to its end."""
+"""Actions on a payment: create, offer options, confirm, cancel, watch."""

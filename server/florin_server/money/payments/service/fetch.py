@@ -47,7 +47,7 @@ class _Context(
     WorkerContext,
     Protocol,
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

@@ -33,7 +33,7 @@ from florin_server.rails.context import ChainContext
 
 
 class _Context(ChainContext, StorageContext, TotalsContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 __all__ = [

@@ -13,7 +13,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # the settler of this process checks more often; where another process settles, options do

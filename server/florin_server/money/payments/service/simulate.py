@@ -25,7 +25,7 @@ from florin_server.settings.context import SettingsContext
 class _Context(
     ChainContext, EventContext, SettingsContext, StorageContext, WorkerContext, Protocol
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 async def simulate(

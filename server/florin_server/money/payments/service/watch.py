@@ -16,7 +16,7 @@ from florin_server.rails.context import ChainContext
 
 
 class _Context(ChainContext, EventContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 def watch(app: EventContext, payment: Payment, after_version: int | None) -> AsyncIterator[Payment]:

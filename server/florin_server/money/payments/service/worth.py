@@ -21,7 +21,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # the unit of a plain number of `fee_fixed`: minor units of the usual dollar and euro tokens

@@ -1,1 +1,1 @@
-"""Payments, their options and their idempotency keys."""
+"""Stored payments, their options, confirms and events."""

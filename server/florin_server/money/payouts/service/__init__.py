@@ -1,1 +1,1 @@
-"""Refunds, payouts, and the verdicts about money that is held."""
+"""Actions on payouts and on held money."""

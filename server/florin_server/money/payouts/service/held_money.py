@@ -22,7 +22,7 @@ from florin_server.money.payouts.store import held_money, payouts
 
 
 class _Context(EventContext, ScreeningContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""Outgoing and held money."""
+"""Stored payouts and held money."""

@@ -1,1 +1,1 @@
-"""Money that is to leave is sent."""
+"""Signing, sending and tracking of payouts."""

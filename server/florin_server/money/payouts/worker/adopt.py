@@ -27,7 +27,7 @@ from florin_server.rails.types import SignedTransaction, TreasuryTransaction
 
 
 class _Context(ChainContext, EventContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""Our transactions, their items, and the chain's proofs."""
+"""Stored transactions, their items, and proofs from the chains."""

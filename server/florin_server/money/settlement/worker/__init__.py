@@ -1,1 +1,1 @@
-"""Accounts that chains require before payments are possible."""
+"""Sending of settlements, reading of blocks, and ends of payments."""

@@ -38,7 +38,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(ChainContext, MeterContext, SettingsContext, StorageContext, UsageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

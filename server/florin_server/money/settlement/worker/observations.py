@@ -18,7 +18,7 @@ from florin_server.rails.types import ObservedHead, RailUnavailable
 
 
 class _Context(ChainContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

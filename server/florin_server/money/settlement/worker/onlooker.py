@@ -22,7 +22,7 @@ from florin_server.rails.wait import catch_unavailable, run_together
 
 
 class _Context(ChainContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 # between two checks of the leases

@@ -18,7 +18,7 @@ from florin_server.rails.types import SettlementEvent
 
 
 class _Context(QuarantineContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _REFS_PER_CALL = 50

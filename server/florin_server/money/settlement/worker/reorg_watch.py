@@ -26,7 +26,7 @@ from florin_server.rails.roles import BlockReader
 
 
 class _Context(EventContext, QuarantineContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

@@ -21,7 +21,7 @@ from florin_server.rails.protocol import Rail
 class _Context(
     ChainContext, EventContext, MeterContext, QuarantineContext, StorageContext, Protocol
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 async def release_dead_leases(store: Store, owners: Collection[str]) -> None:

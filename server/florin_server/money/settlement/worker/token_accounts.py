@@ -25,7 +25,7 @@ from florin_server.rails.types import RailUnavailable, SignedTransaction
 
 
 class _Context(ChainContext, QuarantineContext, StorageContext, Protocol):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

@@ -48,7 +48,7 @@ from florin_server.rails.types import (
 class _Context(
     ChainContext, EventContext, MeterContext, QuarantineContext, StorageContext, Protocol
 ):
-    """What this module uses of the application."""
+    """The parts of the application that this module uses."""
 
 
 _log = logging.getLogger(__name__)

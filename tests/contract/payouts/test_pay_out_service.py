@@ -12,7 +12,7 @@ from florin_server.domain.payments.payment import Destination, Merchant
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
-from florin_server.money.payouts.service import payouts as flows
+from florin_server.money.payouts.service import payouts as service
 from florin_server.money.payouts.store import payouts
 from florin_server.rails.types import RailUnavailable
 
@@ -49,15 +49,15 @@ async def test_completed_payouts_are_listed_only_with_all(desk):
     desk.lab.clock.advance(1)
     waiting = await desk.create_payout(7)
     await desk.turn()
-    assert [payout.id for payout in await flows.list_payouts(desk.app, include_closed=False)] == [
+    assert [payout.id for payout in await service.list_payouts(desk.app, include_closed=False)] == [
         waiting.id
     ]
-    found_payouts = await flows.list_payouts(desk.app, include_closed=True)
+    found_payouts = await service.list_payouts(desk.app, include_closed=True)
     assert [payout.id for payout in found_payouts] == [waiting.id, done.id]
     # a finished payout is complete, even if this process lacks the key
     desk.lab.rail.payouts = None
     assert [
-        payout.problem for payout in await flows.list_payouts(desk.app, include_closed=True)
+        payout.problem for payout in await service.list_payouts(desk.app, include_closed=True)
     ] == [
         "its destination is blocked",
         None,
@@ -65,14 +65,14 @@ async def test_completed_payouts_are_listed_only_with_all(desk):
 
 
 async def test_payout_is_returned_without_worker_fields(desk):
-    assert await flows.find_payout(desk.app, "pout_unknown") is None
+    assert await service.find_payout(desk.app, "pout_unknown") is None
     waiting = await desk.create_payout(retry_at_us=9, lapses_at=8)
-    payout = await flows.find_payout(desk.app, waiting.id)
+    payout = await service.find_payout(desk.app, waiting.id)
     assert payout == replace(waiting, retry_at_us=0, lapses_at=None)
     desk.lab.rail.payouts = None
-    assert (await flows.find_payout(desk.app, waiting.id)).problem == MISSING
+    assert (await service.find_payout(desk.app, waiting.id)).problem == MISSING
     set_aside = await desk.create_payout(problem="its destination is blocked")
-    assert (await flows.find_payout(desk.app, set_aside.id)).problem == set_aside.problem
+    assert (await service.find_payout(desk.app, set_aside.id)).problem == set_aside.problem
 
 
 async def test_waiting_payouts_are_counted_by_reason(desk):
@@ -82,11 +82,11 @@ async def test_waiting_payouts_are_counted_by_reason(desk):
     await desk.create_payout(account=desk.lab.rail.treasury)
     await desk.turn()
     blocked, reserved = "its destination is blocked", "its destination is"
-    first, second = await flows.list_problems(desk.app, CHAIN)
+    first, second = await service.list_problems(desk.app, CHAIN)
     assert {first, second} >= {f"payouts waiting: 2, because {blocked}"}
     (other,) = {first, second} - {f"payouts waiting: 2, because {blocked}"}
     assert other.startswith(f"payouts waiting: 1, because {reserved} ")
-    assert await flows.list_problems(desk.app, "eip155:5") == []
+    assert await service.list_problems(desk.app, "eip155:5") == []
 
 
 async def test_payouts_with_equal_reasons_are_counted_together(desk):
@@ -94,12 +94,12 @@ async def test_payouts_with_equal_reasons_are_counted_together(desk):
     await desk.create_payout(retry_at_us=2**62)
     desk.lab.rail.payouts = None
     why = f"payouts waiting: 2, because {MISSING}"
-    assert await flows.list_problems(desk.app, CHAIN) == [why]
+    assert await service.list_problems(desk.app, CHAIN) == [why]
 
 
 async def test_a_payout_on_a_chain_that_is_not_served_says_so(desk):
     payout = await desk.create_payout(chain_id="eip155:5", asset="eip155:5/slip44:60")
-    reported_payout = await flows.find_payout(desk.app, payout.id)
+    reported_payout = await service.find_payout(desk.app, payout.id)
     assert reported_payout.problem == "the chain is not in the settings"
 
 
@@ -207,7 +207,7 @@ async def test_waiting_payout_is_retried_after_a_quarter_of_its_age(desk, age_us
 @pytest.mark.parametrize("asset", [TOKEN, f"caip19/{TOKEN}"])
 async def test_payout_without_an_amount_pays_the_full_balance(desk, asset):
     await owed(desk, 1)
-    payout = await flows.create(desk.app, SHOP, asset, None)
+    payout = await service.create(desk.app, SHOP, asset, None)
     assert payout == Payout(
         payout.id,
         PayoutKind.BALANCE,
@@ -227,7 +227,7 @@ async def test_payout_without_an_amount_pays_the_full_balance(desk, asset):
 @pytest.mark.parametrize(("amount", "value"), [(None, 5), (3, 3)])
 async def test_preview_shows_amount_receiver_and_fee_payer_and_sends_nothing(desk, amount, value):
     await owed(desk, 5)
-    preview = await flows.preview(desk.app, SHOP, f"caip19/{TOKEN}", amount)
+    preview = await service.preview(desk.app, SHOP, f"caip19/{TOKEN}", amount)
     plan = preview.plan
     assert (plan.merchant.name, plan.asset, plan.value, plan.owed_value) == (
         "Shop",
@@ -238,10 +238,10 @@ async def test_preview_shows_amount_receiver_and_fee_payer_and_sends_nothing(des
     assert (plan.account, preview.problem) == (to_account(MERCHANT), "")
     assert preview.fee_payer == f"{CHAIN}:{desk.lab.rail.payouts.gas_payer}"
     assert preview.terms == desk.lab.rail.assets[TOKEN]
-    assert await flows.list_payouts(desk.app, include_closed=True) == []
+    assert await service.list_payouts(desk.app, include_closed=True) == []
     # without the key the payout would wait
     desk.lab.rail.payouts = None
-    preview = await flows.preview(desk.app, SHOP, TOKEN, amount)
+    preview = await service.preview(desk.app, SHOP, TOKEN, amount)
     assert (preview.fee_payer, preview.problem) == ("", MISSING)
 
 
@@ -249,40 +249,40 @@ async def test_preview_is_refused_as_the_payout_would_be(desk):
     await owed(desk, 5)
     for merchant, amount in (("mrch_unknown", None), (SHOP, 6), (SHOP, 0)):
         with pytest.raises(ApiError) as caught:
-            await flows.preview(desk.app, merchant, TOKEN, amount)
+            await service.preview(desk.app, merchant, TOKEN, amount)
         with pytest.raises(ApiError) as expected:
-            await flows.create(desk.app, merchant, TOKEN, amount)
+            await service.create(desk.app, merchant, TOKEN, amount)
         assert str(caught.value) == str(expected.value)
 
 
 async def test_payout_to_another_account_than_was_shown_is_refused(desk):
     await owed(desk, 5)
     with pytest.raises(ApiError, match="settlement destination is .* now"):
-        await flows.create(desk.app, SHOP, TOKEN, 5, BUYER)
-    assert (await flows.create(desk.app, SHOP, TOKEN, 5, to_account(MERCHANT))).value == 5
+        await service.create(desk.app, SHOP, TOKEN, 5, BUYER)
+    assert (await service.create(desk.app, SHOP, TOKEN, 5, to_account(MERCHANT))).value == 5
 
 
 @pytest.mark.parametrize("amount", [-1, 0, 6])
 async def test_more_than_is_owed_or_nothing_is_not_paid(desk, amount):
     await owed(desk, 5)
     with pytest.raises(ApiError, match="at most 5 minor units can be paid"):
-        await flows.create(desk.app, SHOP, TOKEN, amount)
-    part = await flows.create(desk.app, SHOP, TOKEN, 1)
+        await service.create(desk.app, SHOP, TOKEN, amount)
+    part = await service.create(desk.app, SHOP, TOKEN, 1)
     assert part.value == 1
     # money that is already requested is not available again
     with pytest.raises(ApiError, match="at most 4 minor units can be paid"):
-        await flows.create(desk.app, SHOP, TOKEN, 5)
-    assert await flows.list_payouts(desk.app, include_closed=True) == [part]
+        await service.create(desk.app, SHOP, TOKEN, 5)
+    assert await service.list_payouts(desk.app, include_closed=True) == [part]
 
 
 @pytest.mark.parametrize("amount", [None, 1])
 async def test_a_merchant_that_is_owed_nothing_or_owes_is_paid_nothing(desk, amount):
     await owed(desk, 0)
     with pytest.raises(ApiError, match="at most 0 minor units can be paid"):
-        await flows.create(desk.app, SHOP, TOKEN, amount)
+        await service.create(desk.app, SHOP, TOKEN, amount)
     await desk.wait_done(await desk.create_payout(150))
     with pytest.raises(ApiError, match="at most 0 minor units can be paid"):
-        await flows.create(desk.app, SHOP, TOKEN, amount)
+        await service.create(desk.app, SHOP, TOKEN, amount)
 
 
 async def test_invalid_payout_request_is_refused_with_its_reason(desk):
@@ -293,12 +293,12 @@ async def test_invalid_payout_request_is_refused_with_its_reason(desk):
         (SHOP, "dollars", ErrorCode.PARAMS_VALIDATION),
     ):
         with pytest.raises(ApiError) as caught:
-            await flows.create(desk.app, merchant, asset, None)
+            await service.create(desk.app, merchant, asset, None)
         assert caught.value.code is code
     place = Destination("crypto_2", SHOP, EURO, desk.lab.rail.treasury)
     await desk.store.write(destinations.put_destination(place))
     with pytest.raises(ApiError, match="settlement destination is"):
-        await flows.create(desk.app, SHOP, EURO, None)
+        await service.create(desk.app, SHOP, EURO, None)
 
 
 # cancel
@@ -309,7 +309,7 @@ async def test_a_payout_that_is_called_off_is_over_at_that_moment(desk):
     payout = await desk.create_payout()
     await desk.turn()
     desk.lab.clock.advance(3)
-    assert await is_notified(desk, payout.id, flows.refuse(desk.app, payout.id))
+    assert await is_notified(desk, payout.id, service.refuse(desk.app, payout.id))
     result = await desk.get_payout(payout)
     now_us = desk.lab.clock.now_us()
     assert (result.status, result.completed_at_us) == (PayoutStatus.REFUSED, now_us)
@@ -319,18 +319,18 @@ async def test_a_payout_that_is_called_off_is_over_at_that_moment(desk):
 
 async def test_only_a_waiting_payout_can_be_refused(desk):
     with pytest.raises(ApiError) as caught:
-        await flows.refuse(desk.app, "pout_unknown")
+        await service.refuse(desk.app, "pout_unknown")
     assert (caught.value.code, caught.value.message) == (
         ErrorCode.INVALID_PARAMS,
         "Payout pout_unknown not found",
     )
     done = await desk.wait_done(await desk.create_payout())
     with pytest.raises(ApiError) as caught:
-        await flows.refuse(desk.app, done.id)
+        await service.refuse(desk.app, done.id)
     assert caught.value.code is ErrorCode.INVALID_STATE
     assert caught.value.message == f"Payout {done.id} is done and cannot be refused"
     # the return of a payment that pays for nothing has no refund
     late = await desk.create_payout(
         id="pout_1", kind=PayoutKind.RETURN, payment_id=None, retry_at_us=2**62
     )
-    assert (await flows.refuse(desk.app, late.id)).status is PayoutStatus.REFUSED
+    assert (await service.refuse(desk.app, late.id)).status is PayoutStatus.REFUSED
