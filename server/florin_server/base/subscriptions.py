@@ -1,4 +1,4 @@
-"""Who in this process is notified of what."""
+"""Subscriptions to notifications within a process."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ class Subscriptions:
     def notify(self, topic: Topic, key: str = "") -> None:
         """Notify this process's subscribers of a key, and those of the topic's every key."""
         by_key = self._subscribers[topic]
-        for call in by_key.get("", {}).values():
-            call()
+        if subscribers := by_key.get(""):
+            for call in subscribers.values():
+                call()
         if key and (subscribers := by_key.get(key)):
             for call in subscribers.values():
                 call()

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Topic(StrEnum):
-    """What changed; each topic says what its key is."""
+    """A kind of change; a comment says what its key is."""
 
     # a payment, by id
     PAYMENT = "payment"
