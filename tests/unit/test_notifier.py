@@ -27,8 +27,8 @@ async def read_newer(_seen):
     return []
 
 
-def build_notifier(**options) -> Notifier:
-    return Notifier(PaymentFeed(read, read_newer, TestClock(0)), **options)
+def build_notifier(record_change=lambda _payment: None) -> Notifier:
+    return Notifier(PaymentFeed(read, read_newer, TestClock(0)), ProcessBus(OWN), record_change)
 
 
 class Subscriber:
@@ -95,7 +95,7 @@ def test_only_subscribed_keys_pass_the_filter():
 
 
 async def test_published_change_reaches_this_process_at_once_and_is_queued_for_others():
-    notifier, event = build_notifier(bus=ProcessBus(OWN)), asyncio.Event()
+    notifier, event = build_notifier(), asyncio.Event()
     notifier.subscribe(Topic.SETTLEMENT, event, CHAIN)
     notifier.publish(Topic.SETTLEMENT, CHAIN)
     assert event.is_set()
@@ -104,7 +104,7 @@ async def test_published_change_reaches_this_process_at_once_and_is_queued_for_o
 
 async def test_published_payment_reaches_watchers_subscribers_records_and_others():
     recorded, event = [], asyncio.Event()
-    notifier = build_notifier(bus=ProcessBus(OWN), record_change=recorded.append)
+    notifier = build_notifier(recorded.append)
     notifier.subscribe(Topic.PAYMENT, event)
     states = notifier.payments.watch(PAYMENT.id)
     assert await anext(states) == PAYMENT

@@ -17,10 +17,6 @@ from florin_server.base.topics import Topic
 from florin_server.domain.payments.payment import Payment
 
 
-def _ignore(_payment: Payment) -> None:
-    """Record nothing."""
-
-
 class Notifier(Subscriptions):
     """The notifications of one process.
 
@@ -29,15 +25,12 @@ class Notifier(Subscriptions):
     """
 
     def __init__(
-        self,
-        payments: PaymentFeed,
-        bus: ProcessBus | None = None,
-        record_change: Callable[[Payment], None] = _ignore,
+        self, payments: PaymentFeed, bus: ProcessBus, record_change: Callable[[Payment], None]
     ) -> None:
         super().__init__()
         self.payments = payments
         self.payouts = ChangeFeed(self, Topic.PAYOUT)
-        self.bus = bus or ProcessBus()
+        self.bus = bus
         self._record_change = record_change
 
     def publish(self, topic: Topic, key: str = "") -> None:

@@ -37,13 +37,14 @@ class Wire:
 
     def __init__(self) -> None:
         self.heard: Callable[[str], None] = lambda _text: None
+        self.started: Callable[[], None] = lambda: None
         self.messages: list[str] = []
 
     async def publish(self, text: str) -> None:
         self.messages.append(text)
 
     async def listen(self, clock, on_start, on_message) -> None:
-        self.heard = on_message
+        self.heard, self.started = on_message, on_start
         on_start()
         await asyncio.Event().wait()
 
@@ -170,6 +171,37 @@ async def test_payout_follower_is_notified_of_a_change(process):
     await wait_until(lambda: process.app.notifier.payouts.follower_count, 1)
     process.wire.heard(f"{FOREIGN}o:pout_1 o:pout_2")
     assert await asyncio.wait_for(ended, PATIENCE_S) == "done"
+
+
+@pytest.mark.parametrize(
+    ("token", "topic", "key"),
+    [
+        ("s:eip155:1", Topic.SETTLEMENT, "eip155:1"),
+        ("r:eip155:1", Topic.RECEIVERS, "eip155:1"),
+        ("w", Topic.PAYOUTS_DUE, ""),
+        ("p:1:pay_1", Topic.PAYMENT, ""),
+        ("o:pout_1", Topic.PAYOUT, ""),
+        ("o:pout_1", Topic.PAYOUT, "pout_1"),
+    ],
+)
+async def test_subscriber_is_notified_of_a_change_in_another_process(process, token, topic, key):
+    changed, unrelated = asyncio.Event(), asyncio.Event()
+    process.app.notifier.subscribe(topic, changed, key)
+    process.app.notifier.subscribe(topic, unrelated, "another")
+    process.wire.heard(FOREIGN + token)
+    await asyncio.wait_for(changed.wait(), PATIENCE_S)
+    assert not unrelated.is_set()
+
+
+async def test_new_connection_notifies_every_subscriber_of_work(process):
+    events = {
+        topic: asyncio.Event() for topic in (Topic.SETTLEMENT, Topic.PAYOUTS_DUE, Topic.PAYOUT)
+    }
+    for (topic, event), key in zip(events.items(), ("eip155:1", "", "pout_1"), strict=True):
+        process.app.notifier.subscribe(topic, event, key)
+    process.wire.started()
+    for event in events.values():
+        await asyncio.wait_for(event.wait(), PATIENCE_S)
 
 
 async def test_process_with_an_exclusive_store_publishes_nothing(tmp_path, store):
