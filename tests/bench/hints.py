@@ -19,7 +19,7 @@ from pathlib import Path
 import uvloop
 from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App
-from florin_server.app.hints.jobs import get_jobs
+from florin_server.app.process_bus.jobs import get_jobs
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import CancellationReason
@@ -135,7 +135,7 @@ async def _joined(database: DatabaseConfig) -> AsyncIterator[App]:
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as home:
         app = build_app(build_core(Settings(home=Path(home)), store, SystemClock(), []))
         tasks = [asyncio.ensure_future(job()) for job in get_jobs(app).values()]
-        await wait_until(lambda: app.bus.is_listening)
+        await wait_until(lambda: app.notifier.bus.is_listening)
         try:
             yield app
         finally:
@@ -157,7 +157,7 @@ async def _take_part(part: Part) -> Done:
     done, begun = Done(), asyncio.Semaphore(0)
 
     async def watcher(app: App, payment_id: str) -> None:
-        async for state in app.payment_feed.watch(payment_id):
+        async for state in app.notifier.payments.watch(payment_id):
             if state.status.is_final:
                 done.seen[payment_id] = time.perf_counter()
             begun.release()
@@ -186,7 +186,7 @@ async def _change(app: App, part: Part, done: Done) -> None:
         changed = await app.store.write(ended)
         assert changed is not None
         done.caused[payment_id] = time.perf_counter()
-        await app.publish_change(changed)
+        app.notifier.publish_payment(changed)
 
     async with asyncio.TaskGroup() as tasks:
         started = time.perf_counter()

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
 from florin_server.app.core import App
+from florin_server.base.topics import Topic
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.quarantine import QuarantinedItem, QuarantinedItemKind
 from florin_server.features.monitoring.service import quarantine
@@ -186,8 +187,8 @@ class Round:
         """Return once every worker of a chain has taken a turn."""
         workers = [*self.app.settlers.values(), *self.app.payout_workers.values()]
         turns = [worker.health().turn_count for worker in workers]
-        for worker in workers:
-            worker.wake()
+        for topic in (Topic.SETTLEMENT, Topic.PAYOUTS_DUE):
+            self.app.notifier.notify_all(topic)
         await wait_until(
             lambda: all(
                 worker.health().turn_count > before

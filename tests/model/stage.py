@@ -20,6 +20,7 @@ from florin_server.app.chains import connected
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from florin_server.app.service import FlorinService
 from florin_server.base.clock import TestClock
+from florin_server.base.topics import Topic
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import payouts
 from florin_server.money.settlement.worker.observations import ChainObservations
@@ -152,8 +153,7 @@ class Stage:
         assert not results + rows, results + rows
 
     def wake_settler(self) -> None:
-        for settler in self.service.app.settlers.values():
-            settler.wake()
+        self.service.app.notifier.notify_all(Topic.SETTLEMENT)
 
 
 @contextmanager

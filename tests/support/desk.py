@@ -21,6 +21,7 @@ from florin_server.accounts.store import keys as key_store
 from florin_server.accounts.store import merchants
 from florin_server.app.service import FlorinService
 from florin_server.base.clock import TestClock
+from florin_server.base.topics import Topic
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.db.tables.tables import METADATA
 from florin_server.domain.accounts.account import Partner, WalletApp
@@ -272,12 +273,12 @@ class PartnerTenant:
     async def change_partner(self, **changes: Any) -> None:
         self.partner = replace(self.partner, **changes)
         await self.service.service.app.store.write(merchants.put_partner(self.partner))
-        self.service.service.app.account_invalidation.publish_change()
+        self.service.service.app.notifier.publish(Topic.ACCOUNTS)
 
     async def change_merchant(self, **changes: Any) -> None:
         self.merchant = replace(self.merchant, **changes)
         await self.service.service.app.store.write(merchants.put_merchant(self.merchant))
-        self.service.service.app.account_invalidation.publish_change()
+        self.service.service.app.notifier.publish(Topic.ACCOUNTS)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ async def is_notified(desk: PayoutHarness, payout_id: str, work: Awaitable[Any])
     async def read() -> int:
         return next(count)
 
-    result = aiter(desk.app.payout_feed.follow(payout_id, read, lambda _: False))
+    result = aiter(desk.app.notifier.payouts.follow(payout_id, read, lambda _: False))
     await anext(result)
     following = asyncio.ensure_future(anext(result))
     await asyncio.sleep(0)

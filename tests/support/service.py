@@ -105,4 +105,4 @@ async def wait_started(service: FlorinService) -> None:
 
 async def wait_open_responses(service: FlorinService, count: int) -> None:
     """Return once so many answers wait for a change, which no API reports."""
-    await wait_until(lambda: service.app.payment_feed.watcher_count, count)
+    await wait_until(lambda: service.app.notifier.payments.watcher_count, count)

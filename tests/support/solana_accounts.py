@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from florin_server.base.topics import Topic
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
 from florin_server.domain.chains.solana import spl
@@ -36,7 +37,7 @@ async def queue_accounts(desk, tenant: PartnerTenant, dest: str, *assets: str) -
     for asset in assets:
         opening = TokenAccountOpening(AssetAccount(asset, f"{CHAIN}:{dest}"), merchant_id)
         await app.store.write(token_accounts.enqueue(opening, app.clock.now_us()))
-    app.announce_receivers(CHAIN)
+    app.notifier.publish(Topic.RECEIVERS, CHAIN)
 
 
 async def register_destination(

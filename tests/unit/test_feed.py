@@ -8,6 +8,8 @@ from dataclasses import replace
 import pytest
 from florin_server.base.clock import TestClock
 from florin_server.base.feed import ChangeFeed, FeedClosed, PaymentFeed
+from florin_server.base.subscriptions import Subscriptions
+from florin_server.base.topics import Topic
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 
 NEW = Payment(
@@ -288,7 +290,8 @@ class Drawer:
     def __init__(self, **values: str) -> None:
         self.values: dict[str, str] = values
         self.clock = TestClock(0)
-        self.changes = ChangeFeed()
+        self.notifications = Subscriptions()
+        self.changes = ChangeFeed(self.notifications, Topic.PAYOUT)
         self.reads = 0
 
     def follow(self, name: str):
@@ -304,7 +307,7 @@ class Drawer:
     def change(self, name: str, value: str, *, hint: bool = True) -> None:
         self.values[name] = value
         if hint:
-            self.changes.notify(name)
+            self.notifications.notify(Topic.PAYOUT, name)
 
 
 async def test_each_changed_value_is_yielded_once_until_final():
@@ -313,7 +316,8 @@ async def test_each_changed_value_is_yielded_once_until_final():
     assert await anext(states) == "new"
     following = asyncio.create_task(anext(states))
     # a change that a follower does not see
-    drawer.changes.notify("a", "b")
+    for name in ("a", "b"):
+        drawer.notifications.notify(Topic.PAYOUT, name)
     await rest()
     assert not following.done()
     drawer.change("a", "sent")

@@ -12,6 +12,7 @@ import pytest_asyncio
 from florin.v1 import gateway_pb2_grpc, merchant_pb2_grpc, payment_pb2
 from florin_server.accounts.store.keys import revoke_app, revoke_key
 from florin_server.api.server.auth import Authenticator
+from florin_server.base.topics import Topic
 
 from tests.support.api import grpc_metadata
 from tests.support.desk import CREATE, ORDER, PartnerTenant, ServiceHarness, open_service
@@ -72,7 +73,7 @@ async def test_silent_streams_end_at_once_when_their_caller_is_refused(desk, cha
         held = desk.service.app.limits.streams
         await wait_until(lambda: sum(held.open_counts.values()), 6)
         await change(desk, tenant)
-        desk.service.app.account_invalidation.publish_change()
+        desk.service.app.notifier.publish(Topic.ACCOUNTS)
         async with asyncio.timeout(AT_ONCE_S):
             for call in calls[tenant.key_id]:
                 assert await call.code() is code
@@ -94,7 +95,7 @@ async def test_stream_of_a_wallet_ends_when_its_registration_is_revoked(desk):
     call = stub.WatchPayment(request, metadata=grpc_metadata(headers))
     await call.read()
     await desk.service.app.store.write(revoke_app(headers["App-Id"], desk.clock.now_us()))
-    desk.service.app.account_invalidation.publish_change()
+    desk.service.app.notifier.publish(Topic.ACCOUNTS)
     async with asyncio.timeout(AT_ONCE_S):
         assert await call.code() is grpc.StatusCode.UNAUTHENTICATED
 
@@ -123,10 +124,10 @@ async def test_many_changes_prove_each_credential_a_bounded_number_of_times(desk
 
     monkeypatch.setattr(Authenticator, "authenticate", counted)
     for _ in range(100):
-        desk.service.app.account_invalidation.publish_change()
+        desk.service.app.notifier.publish(Topic.ACCOUNTS)
         await asyncio.sleep(0)
     await revoke(desk, tenant)
-    desk.service.app.account_invalidation.publish_change()
+    desk.service.app.notifier.publish(Topic.ACCOUNTS)
     async with asyncio.timeout(AT_ONCE_S):
         for call in calls:
             assert await call.code() is grpc.StatusCode.UNAUTHENTICATED

@@ -15,6 +15,7 @@ from florin_server.accounts.service import keys
 from florin_server.accounts.store import keys as key_store
 from florin_server.accounts.store import merchants
 from florin_server.api.server import auth
+from florin_server.base.topics import Topic
 from florin_server.domain.payments.payment import Merchant
 
 from tests.support.desk import PartnerTenant, ServiceHarness
@@ -165,7 +166,7 @@ async def test_a_busy_caller_costs_no_lookup(desk, tenant, looked_up):
 
 async def test_account_cache_is_bounded(desk, tenant, looked_up, monkeypatch):
     monkeypatch.setattr(auth, "_CACHE_MAX", 3)
-    desk.service.app.account_invalidation.publish_change()
+    desk.service.app.notifier.publish(Topic.ACCOUNTS)
     merchants_ = [await desk.merchant(tenant) for _ in range(10)]
 
     async def asked_for(*order: Merchant) -> int:

@@ -14,7 +14,8 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 from florin.v1 import access_pb2
-from florin_server.base.notifications import AccountInvalidation
+from florin_server.base.notifier import Notifier
+from florin_server.base.topics import Topic
 from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.db.engine.store import Store
 
@@ -54,6 +55,7 @@ def statements(monkeypatch, desk) -> list[str]:
     """Record the statements of calls, in order, without those of workers."""
     requests: list[str] = []
     query, survey, workers = SqliteConnection.query, Store.scan, desk.service.workers.tasks
+    notify = Notifier.notify
     surveyed_by: ContextVar[asyncio.Task[object] | None] = ContextVar("surveyed_by")
 
     async def begun(self, op):
@@ -72,7 +74,11 @@ def statements(monkeypatch, desk) -> list[str]:
     monkeypatch.setattr(Store, "scan", begun)
     monkeypatch.setattr(SqliteConnection, "query", noted)
     # the tenants are new: after a worker's notification, credentials would be read again
-    monkeypatch.setattr(AccountInvalidation, "invalidate", lambda _: None)
+    monkeypatch.setattr(
+        Notifier,
+        "notify",
+        lambda self, topic, key="": topic is Topic.ACCOUNTS or notify(self, topic, key),
+    )
     return requests
 
 

@@ -13,15 +13,16 @@ from typing import Protocol
 from florin_server.app.core import App, Core
 from florin_server.base.clock import Clock
 from florin_server.base.feed import PaymentFeed
-from florin_server.base.hints import ProcessBus
 from florin_server.base.meters import Meters
-from florin_server.base.notifications import AccountInvalidation
+from florin_server.base.notifier import Notifier
+from florin_server.base.process_bus import ProcessBus
 from florin_server.base.tracing import NULL_TRACER, Tracer
 from florin_server.compliance.screening.service.cache import ScreeningCache
 from florin_server.db.engine.store import Store
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ConditionTracker
 from florin_server.domain.payments.links import CheckoutLinks
+from florin_server.domain.payments.payment import Payment
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Cipher
 from florin_server.features.icons.service import IconCache
@@ -87,11 +88,7 @@ def build_core(
     """
     by_chain = {rail.chain_id: rail for rail in rails}
     meters = meters or Meters()
-    hints = (
-        ProcessBus()
-        if store.notification_channel is None
-        else ProcessBus(randbytes(8).hex(), meters)
-    )
+    notifier = build_notifier(store, clock, meters, tracer, randbytes)
     for rail in by_chain.values():
         meters.initialize_chain(rail.chain_id, list_wallets(rail))
     limits, sharing = ServiceLimits(settings.limits, clock, meters), None
@@ -103,9 +100,7 @@ def build_core(
         clock=clock,
         randbytes=randbytes,
         store=store,
-        payment_feed=PaymentFeed(
-            store.payments.find, lambda seen: store.read(payments.list_newer(seen)), clock
-        ),
+        notifier=notifier,
         links=links,
         rails=MappingProxyType(by_chain),
         chains=MappingProxyType({chain_id: _build_chain_state(clock) for chain_id in by_chain}),
@@ -114,17 +109,38 @@ def build_core(
         limit_sync=sharing,
         meters=meters,
         traces=tracer,
-        screening=ScreeningCache(store, clock, hints),
-        account_invalidation=AccountInvalidation(hints),
-        bus=hints,
+        screening=ScreeningCache(store, clock, notifier),
         conditions=ConditionTracker(INSTALLATION_CONDITIONS, clock.now_us),
         process_name=_build_process_name(store),
-        quarantine=Quarantine(store, clock, randbytes, hints),
+        quarantine=Quarantine(store, clock, randbytes, notifier),
         disabled_ids=disabled_ids,
         check_exposure=check_exposure,
         blocklist=Blocklist(settings.blocked_accounts),
         cipher=cipher or Cipher(),
         prices=prices,
+    )
+
+
+def build_notifier(
+    store: Store,
+    clock: Clock,
+    meters: Meters,
+    tracer: Tracer = NULL_TRACER,
+    randbytes: Callable[[int], bytes] = os.urandom,
+) -> Notifier:
+    """Return the notifications of a process on a store; changes of payments are also measured."""
+
+    def record_change(payment: Payment) -> None:
+        meters.record_payment_change(payment.status)
+        if payment.status.is_final:
+            times = payment.created_at_us, payment.updated_at_us
+            tracer.record_root(payment.id, "payment", *times, status=payment.status)
+
+    has_channel = store.notification_channel is not None
+    return Notifier(
+        PaymentFeed(store.payments.find, lambda seen: store.read(payments.list_newer(seen)), clock),
+        ProcessBus(randbytes(8).hex(), meters) if has_channel else ProcessBus(),
+        record_change,
     )
 
 

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from florin_server.base.clock import Clock
-from florin_server.base.feed import ChangeFeed, PaymentFeed
-from florin_server.base.hints import ProcessBus
 from florin_server.base.meters import Meters
-from florin_server.base.notifications import AccountInvalidation, WebhookState
+from florin_server.base.notifier import Notifier
 from florin_server.base.tracing import NULL_TRACER, Tracer
 from florin_server.base.ttl_cache import TtlCache
 from florin_server.compliance.screening.service.cache import ScreeningCache
@@ -17,7 +15,6 @@ from florin_server.db.engine.store import Store
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ConditionTracker
 from florin_server.domain.payments.links import CheckoutLinks
-from florin_server.domain.payments.payment import Payment
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Cipher
 from florin_server.features.icons.service import IconCache
@@ -58,7 +55,7 @@ class Core:
     clock: Clock
     randbytes: Callable[[int], bytes]
     store: Store
-    payment_feed: PaymentFeed
+    notifier: Notifier
     links: CheckoutLinks
     rails: Mapping[str, Rail]
     chains: Mapping[str, ChainState]
@@ -71,12 +68,6 @@ class Core:
     limit_sync: LimitSync | None = None
     meters: Meters = field(default_factory=Meters)
     traces: Tracer = NULL_TRACER
-    # the streams that follow payouts, by id; a refund's payout has the id of the refund
-    payout_feed: ChangeFeed = field(default_factory=ChangeFeed)
-    account_invalidation: AccountInvalidation = field(default_factory=AccountInvalidation)
-    webhooks: WebhookState = field(default_factory=WebhookState)
-    # notifications to other processes on the store
-    bus: ProcessBus = field(default_factory=ProcessBus)
     totals_cache: TtlCache[PaymentTotals] = field(default_factory=_create_totals_cache)
     usage_cache: TtlCache[GasUsage] = field(
         default_factory=_create_usage_cache
@@ -109,33 +100,6 @@ class Core:
                 return asset
         return None
 
-    def wake_payouts(self) -> None:
-        """Notify the payout worker, here or in another process, of new work."""
-        self.wake_local_payouts()
-        self.bus.publish_payouts_due()
-
-    def notify_payouts(self, *ids: str) -> None:
-        """Notify the streams of these payouts that they may have changed."""
-        self.payout_feed.notify(*ids)
-        self.webhooks.delivery_event.set()
-        self.bus.publish_payouts(*ids)
-
-    def wake_local_payouts(self) -> None:
-        """Let this process check what to pay out."""
-        for chain in self.chains.values():
-            chain.payout_event.set()
-
-    async def publish_change(self, payment: Payment) -> Payment:
-        """Notify watchers of a committed change; return the payment."""
-        self.meters.record_payment_change(payment.status)
-        if payment.status.is_final:
-            times = payment.created_at_us, payment.updated_at_us
-            self.traces.record_root(payment.id, "payment", *times, status=payment.status)
-        self.payment_feed.publish(payment)
-        self.webhooks.delivery_event.set()
-        self.bus.publish_payment(payment.id, payment.version)
-        return payment
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class App(Core):
@@ -148,16 +112,3 @@ class App(Core):
     settlers: Mapping[str, LeasedWorker]
     payout_workers: Mapping[str, LeasedWorker]
     executors: Mapping[str, KeySender]
-
-    def wake_settler(self, chain_id: str) -> None:
-        """Notify the settler of a chain, here or in another process, of new work."""
-        if (settler := self.settlers.get(chain_id)) is not None:
-            settler.wake()
-        self.bus.publish_settlement(chain_id)
-
-    def announce_receivers(self, chain_id: str) -> None:
-        """Notify the settler of a chain of a new receiver."""
-        self.chains[chain_id].has_new_receivers = True
-        if (settler := self.settlers.get(chain_id)) is not None:
-            settler.wake()
-        self.bus.publish_receivers(chain_id)

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from grpc_rest_gateway.server import HttpServer
 
-from florin_server.app import hidden, stores, webhooks
+from florin_server.app import hidden, stores
 from florin_server.app import traces as tracing
 from florin_server.app.app import build_app, build_core
 from florin_server.app.chains import connected, prices
@@ -131,7 +131,6 @@ class FlorinService:
             )
             staff = await _build_worker_set(core, role, inherited)
             app = build_app(core, staff.settlement_workers, staff.payout_workers)
-            app.webhooks.encode_event = webhooks.build_event_encoder()
             calls = _ServerStarter(
                 app, installation_secrets, certificates, inherited, stack, defers_ready
             )
@@ -230,8 +229,7 @@ class _ServerStarter:
         following = asyncio.create_task(_report_store_health(self.app, grpc, workers))
         self.stack.callback(following.cancel)
         http = None if listener is None else await self._start_rest(grpc, listener, workers)
-        self.stack.callback(self.app.payment_feed.close)
-        self.stack.callback(self.app.payout_feed.close)
+        self.stack.callback(self.app.notifier.close)
         return _RunningServers(grpc, workers, http, await self._start_metrics(grpc))
 
     async def _start_grpc(self, role: ProcessRole) -> GrpcServers:

@@ -1,8 +1,6 @@
-"""The writers of webhook bodies: messages, and their JSON."""
+"""The writer of webhook bodies, and the client that sends them."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from florin.v1 import webhook_pb2
 from grpc_rest_gateway.jsoncodec import JsonCodec
@@ -12,10 +10,10 @@ from florin_server.api.webhooks.codec import to_webhook_event
 from florin_server.app.core import App
 from florin_server.base.outbound.outbound import SafeHttpClient
 from florin_server.base.outbound.reach import AddressPolicy
-from florin_server.domain.webhooks.snapshot import PaymentSnapshot
+from florin_server.features.webhooks.service.message import EventEncoder
 
 
-def build_event_encoder() -> Callable[[PaymentSnapshot], bytes]:
+def build_event_encoder() -> EventEncoder:
     """Return what writes the bodies of webhooks."""
     show = JsonCodec().get_encoder(webhook_pb2.WebhookEvent.DESCRIPTOR, JsonProfile.SPEC)
 

@@ -13,12 +13,12 @@ from typing import Any, Self
 
 from florin_server.app import webhooks
 from florin_server.app.core import App, Core
-from florin_server.app.hints import jobs as hints
 from florin_server.app.housekeeping.finish_upgrade import finish_upgrade
 from florin_server.app.housekeeping.prices import follow_prices
 from florin_server.app.housekeeping.quarantine import maintain_quarantine
 from florin_server.app.housekeeping.store_time import follow_store_time
 from florin_server.app.housekeeping.watch_store import watch_store
+from florin_server.app.process_bus import jobs as process_bus
 from florin_server.base import logs
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.settlement.lease import name_holder
@@ -165,16 +165,21 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
         "follow_store_time": partial(follow_store_time, app),
         "watch_store": partial(watch_store, app),
         "report_conditions": ConditionReportWorker(app).run,
-        "follow_payments": app.payment_feed.sweep,
+        "follow_payments": app.notifier.payments.sweep,
         "follow_payouts": partial(
-            app.payout_feed.sweep, lambda ids: app.store.read(payouts.find_many(ids)), app.clock
+            app.notifier.payouts.sweep,
+            lambda ids: app.store.read(payouts.find_many(ids)),
+            app.clock,
         ),
-        **hints.get_jobs(app),
+        **process_bus.get_jobs(app),
     }
     if app.settings.fetch_icons:
         steady["fetch_icons"] = partial(fetch_icons, app)
     if staff.runs_workers:
-        steady["deliver_webhooks"] = WebhookDeliverer(app, webhooks.build_http_client(app)).run
+        deliverer = WebhookDeliverer(
+            app, webhooks.build_http_client(app), webhooks.build_event_encoder()
+        )
+        steady["deliver_webhooks"] = deliverer.run
     if app.settings.prices.pairs:
         steady["follow_prices"] = partial(follow_prices, app)
     keepers = [BookKeeper(app, rail) for rail in app.rails.values()] if staff.runs_workers else []

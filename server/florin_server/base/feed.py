@@ -9,18 +9,12 @@ the final state.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import (
-    AsyncIterator,
-    Awaitable,
-    Callable,
-    Iterable,
-    KeysView,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from florin_server.base.clock import Clock
+from florin_server.base.subscriptions import Subscriptions
+from florin_server.base.topics import Topic
 from florin_server.domain.payments.payment import Payment
 
 ReadPayment = Callable[[str], Awaitable[Payment | None]]
@@ -174,30 +168,16 @@ class PaymentFeed:
 
 
 class ChangeFeed:
-    """Watchers of items without versions: each receives a value whenever it changes.
+    """Followers of items without versions: each receives a value whenever it changes.
 
-    After a commit, the writer rings the item's id; a sweep finds changes without a ring.
+    They subscribe to the item's id in a topic; a sweep finds changes without a notification.
     """
 
-    def __init__(self) -> None:
-        self._events: dict[str, set[asyncio.Event]] = {}
+    def __init__(self, subscriptions: Subscriptions, topic: Topic) -> None:
+        self._subscriptions = subscriptions
+        self._topic = topic
         self._closed = False
-
-    @property
-    def follower_count(self) -> int:
-        """Return how many streams are open now."""
-        return sum(len(bells) for bells in self._events.values())
-
-    @property
-    def followed_ids(self) -> KeysView[str]:
-        """Return the ids of what is followed now."""
-        return self._events.keys()
-
-    def notify(self, *ids: str) -> None:
-        """Wake the watchers of items that may have changed."""
-        for changed_id in ids:
-            for bell in self._events.get(changed_id, ()):
-                bell.set()
+        self.follower_count = 0  # the streams that are open now
 
     async def follow(
         self, id_: str, read: Callable[[], Awaitable[_T | None]], is_final: Callable[[_T], bool]
@@ -206,9 +186,9 @@ class ChangeFeed:
 
         It ends at once for an unknown item; FeedClosed once the feed has closed.
         """
-        bell = asyncio.Event()
-        bells = self._events.setdefault(id_, set())
-        bells.add(bell)
+        changed = asyncio.Event()
+        unsubscribe = self._subscriptions.subscribe(self._topic, changed, id_)
+        self.follower_count += 1
         previous: _T | None = None
         try:
             while (now := await read()) is not None:
@@ -219,37 +199,34 @@ class ChangeFeed:
                     return
                 if self._closed:
                     raise FeedClosed
-                await bell.wait()
-                # changes from here on ring again
-                bell.clear()
+                await changed.wait()
+                # changes from here on set it again
+                changed.clear()
         finally:
-            bells.discard(bell)
-            if not bells and self._events.get(id_) is bells:
-                del self._events[id_]
+            unsubscribe()
+            self.follower_count -= 1
 
     async def sweep(self, read_marks: ReadChangeMarks, clock: Clock, sweep_s: float = 1.0) -> None:
-        """Compare followed items with the store until canceled, and ring changed ones.
+        """Compare followed items with the store until canceled, and notify of changed ones.
 
         `read_marks` reads, by id, what differs whenever the thing has changed.
         """
         previous_marks: Mapping[str, object] = {}
         while True:
             await clock.sleep(sweep_s)
-            ids, marks = list(self._events), dict[str, object]()
+            ids, marks = self._subscriptions.list_keys(self._topic), dict[str, object]()
             for start in range(0, len(ids), _SWEEP_BATCH):
                 marks |= await read_marks(ids[start : start + _SWEEP_BATCH])
-            # a watcher since the last sweep may have missed a change in between
-            self.notify(
-                *(
-                    watched_id
-                    for watched_id in ids
-                    if watched_id not in previous_marks
-                    or marks.get(watched_id) != previous_marks[watched_id]
-                )
-            )
-            previous_marks = {watched_id: marks.get(watched_id) for watched_id in ids}
+            for followed_id in ids:
+                # a follower since the last sweep may have missed a change in between
+                if (
+                    followed_id not in previous_marks
+                    or marks.get(followed_id) != previous_marks[followed_id]
+                ):
+                    self._subscriptions.notify(self._topic, followed_id)
+            previous_marks = {followed_id: marks.get(followed_id) for followed_id in ids}
 
     def close(self) -> None:
         """End every stream by FeedClosed."""
         self._closed = True
-        self.notify(*self._events)
+        self._subscriptions.notify_all(self._topic)

@@ -58,6 +58,3 @@ class WorkerContext(Protocol):
     @property
     def executors(self) -> Mapping[str, KeySender]:
         """Return the senders of this process, by CAIP-10."""
-
-    def wake_settler(self, chain_id: str) -> None:
-        """Notify the settler of a chain, here or in another process, of new work."""

@@ -22,9 +22,6 @@ class LeasedWorker(Protocol):
         Empty until it has read everything that the former holder left.
         """
 
-    def wake(self) -> None:
-        """Notify it of new work."""
-
     def health(self) -> ChainHealth:
         """Return the health of the chain."""
 

@@ -33,8 +33,7 @@ class ChainState:
     `conditions` has the conditions that are found on request. Nothing is sent from its wallets
     before their ledger is open. `shortfall` says in a sentence how much less they have than the
     ledger says, and `balances` what each had when they were last compared, at `reconciled_at_us`
-    (0 if never). `has_new_receivers` means that receivers were registered since the settler's last
-    check, and `payout_event` is set if there can be something to pay out. `paying_blocks` are the
+    (0 if never). `paying_blocks` are the
     blocks that pay open payments, final or not, by payment id, as far as the settler of this
     process has read them. `failing_since_us` is the time (steady µs) since when the settler could
     not reach the chain; None while it works. `shortages` are keys that run out of coin, as of
@@ -54,8 +53,6 @@ class ChainState:
     shortfall: str = ""
     balances: Sequence[WalletBalance] = ()
     reconciled_at_us: int = 0
-    has_new_receivers: bool = False
-    payout_event: asyncio.Event = field(default_factory=asyncio.Event)
     paying_blocks: Mapping[str, int] = field(default_factory=dict)
     pace: ChainPace | None = None
     settle_times: SettleTimes = field(default_factory=SettleTimes)

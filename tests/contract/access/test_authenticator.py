@@ -16,6 +16,7 @@ from florin_server.api.server.auth import Authenticator
 from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App
 from florin_server.base.clock import TestClock
+from florin_server.base.topics import Topic
 from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.account import (
     ApiKey,
@@ -293,7 +294,7 @@ async def test_a_wallet_is_its_app_and_client(gate):
     )
     assert caller.origin == NETWORK
     await gate.app.store.write(keys.revoke_app("app_1", 5))
-    gate.app.account_invalidation.publish_change()
+    gate.app.notifier.publish(Topic.ACCOUNTS)
     assert await gate.code(GATEWAY, app_id="app_1", client_id="c") is ErrorCode.INVALID_APP_ID
 
 
@@ -353,7 +354,7 @@ async def test_local_change_applies_at_once_and_missing_rows_are_not_cached(gate
     await gate.merchant(id="mrch_2")
     assert (await gate.caller(READ, api_key=secret, merchant_id="mrch_2")).merchant is not None
     await gate.partner(status="suspended")
-    gate.app.account_invalidation.publish_change()
+    gate.app.notifier.publish(Topic.ACCOUNTS)
     assert await gate.code(ACCOUNT, api_key=secret) is ErrorCode.FORBIDDEN
     # and cached from then on
     await gate.partner()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from florin_server.base.topics import Topic
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import PayoutStatus
@@ -166,7 +167,7 @@ async def test_it_rests_until_a_block_comes_or_it_is_woken(desk, monkeypatch):
 
     # nothing to do: others can request a payout, with or without a message
     monkeypatch.setattr(pay_out, "_IDLE_S", 3600.0)
-    desk.worker.wake()
+    desk.app.notifier.publish(Topic.PAYOUTS_DUE)
     await rest()
     monkeypatch.setattr(pay_out, "_IDLE_S", 0.0)
     await rest()
@@ -179,5 +180,5 @@ async def test_it_rests_until_a_block_comes_or_it_is_woken(desk, monkeypatch):
     # the settler waits for blocks of this chain under another name
     assert received[0]
     monkeypatch.setattr(desk.lab.rail.nodes, "wait_for_block", not_yet)
-    desk.worker.wake()
+    desk.app.notifier.publish(Topic.PAYOUTS_DUE)
     await rest()

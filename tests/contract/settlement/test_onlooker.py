@@ -64,7 +64,6 @@ async def test_standby_reports_the_lease_owner_without_a_problem(lab, onlooker):
     app = build_app(lab.app, [onlooker])
     (chain,) = await system.list_chain_statuses(app)
     assert (chain.chain_id, chain.problem) == (CHAIN, "")
-    onlooker.wake()
     await wait_until(lambda: onlooker.head, (await lab.lab.rail.observer.get_head()).number)
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 
 import pytest
+from florin_server.base.topics import Topic
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.money.settlement.worker.blocks import create_follower
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
@@ -141,7 +142,7 @@ async def test_it_rests_until_a_block_comes_or_a_payment_is_accepted(shop, monke
     monkeypatch.setattr(shop.lab.rail.nodes, "wait_for_block", at_once)
     await rest()
     monkeypatch.setattr(shop.lab.rail.nodes, "wait_for_block", not_yet)
-    shop.settler.wake()
+    shop.app.notifier.notify_all(Topic.SETTLEMENT)
     await rest()
     # the reason to wake is gone: the settler now waits for a block
     event.clear()

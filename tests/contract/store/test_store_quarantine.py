@@ -6,8 +6,9 @@ import logging
 import os
 
 import pytest
+from florin_server.app.app import build_notifier
 from florin_server.base.clock import TestClock
-from florin_server.base.hints import ProcessBus
+from florin_server.base.meters import Meters
 from florin_server.db.engine.query import StoreError, StoreUnavailable
 from florin_server.domain.quarantine import (
     REASON_MAX,
@@ -48,7 +49,8 @@ def item(n: int, **changes) -> QuarantinedItem:
 
 
 def quarantine(store, clock=None) -> Quarantine:
-    return Quarantine(store, clock or TestClock(NOW_US), os.urandom, ProcessBus())
+    clock = clock or TestClock(NOW_US)
+    return Quarantine(store, clock, os.urandom, build_notifier(store, clock, Meters()))
 
 
 async def test_requarantined_item_keeps_a_single_row_with_its_newest_error(store):

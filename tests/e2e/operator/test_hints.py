@@ -16,6 +16,7 @@ from florin_server.accounts.service import keys
 from florin_server.accounts.store import keys as key_store
 from florin_server.app.role import SERVER_ROLE
 from florin_server.app.service import FlorinService
+from florin_server.base.topics import Topic
 from florin_server.compliance.screening.service import lists
 from florin_server.money.opening import open_store
 from florin_server.operations.service import executors
@@ -46,7 +47,8 @@ async def two(tmp_path_factory):
     async with open_pair(*folders) as pair:
         await wait_until(
             lambda: all(
-                service.app.bus.is_listening for service in (pair.service.service, pair.other)
+                service.app.notifier.bus.is_listening
+                for service in (pair.service.service, pair.other)
             )
         )
         yield pair
@@ -107,7 +109,7 @@ async def test_watchers_of_both_services_see_a_change(two):
 
 
 async def test_without_notifications_a_sweep_finds_it(silent):
-    assert not silent.service.service.app.bus.is_enabled
+    assert not silent.service.service.app.notifier.bus.is_enabled
     async with watching(silent) as (payment_id, watchers):
         await silent.second_api.merchant_cancel(payment_id)
         assert not any(task.done() for task in watchers)
@@ -123,7 +125,7 @@ async def test_a_listener_that_was_cut_off_looks_at_everything(two):
             "WHERE application_name = 'florin-listen' AND datname = current_database()"
         )
         await postgres.run_commands(dsn, cut)
-        await wait_until(lambda: not app.bus.is_listening)
+        await wait_until(lambda: not app.notifier.bus.is_listening)
         before = await sent(two.other)
         await two.second_api.merchant_cancel(payment_id)
         # sent while no service listened
@@ -132,7 +134,9 @@ async def test_a_listener_that_was_cut_off_looks_at_everything(two):
         # less than until the next sweep
         two.service.clock.advance(AGAIN_S)
         assert await seen(watchers) == ["cancelled", "cancelled"]
-    await wait_until(lambda: app.bus.is_listening and two.other.app.bus.is_listening)
+    await wait_until(
+        lambda: app.notifier.bus.is_listening and two.other.app.notifier.bus.is_listening
+    )
 
 
 async def test_executor_paused_on_a_service_is_paused_on_its_peer(two):
@@ -154,27 +158,28 @@ async def test_pause_is_detected_within_half_a_second_without_notifications(sile
     await wait_until(lambda: there.is_paused)
 
 
-async def test_settler_wakes_for_a_payment_accepted_by_its_peer(two, monkeypatch):
+async def test_settler_wakes_for_a_payment_accepted_by_its_peer(two):
     settler, woken = two.service.service.app.settlers[CHAIN], asyncio.Event()
     assert settler.executors[0].has_lease
-    monkeypatch.setattr(settler, "wake", woken.set)
+    unsubscribe = two.service.service.app.notifier.subscribe(Topic.SETTLEMENT, woken, CHAIN)
     await two.create_confirmed()
     await asyncio.wait_for(woken.wait(), PATIENCE_S)
+    unsubscribe()
 
 
-async def test_server_role_wakes_the_settler_of_its_peer(tmp_path, monkeypatch):
+async def test_server_role_wakes_the_settler_of_its_peer(tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     async with open_pair(tmp_path / "one", tmp_path / "other", role=SERVER_ROLE) as two:
         await wait_until(
             lambda: all(
-                service.app.bus.is_listening for service in (two.service.service, two.other)
+                service.app.notifier.bus.is_listening
+                for service in (two.service.service, two.other)
             )
         )
-        settler, woken = two.service.service.app.settlers[CHAIN], asyncio.Event()
-        wake = settler.wake
-        monkeypatch.setattr(settler, "wake", lambda: (woken.set(), wake()))
-        watched = two.other.app.payment_feed.watch(await two.create_confirmed())
+        woken = asyncio.Event()
+        two.service.service.app.notifier.subscribe(Topic.SETTLEMENT, woken, CHAIN)
+        watched = two.other.app.notifier.payments.watch(await two.create_confirmed())
         await asyncio.wait_for(woken.wait(), PATIENCE_S)
         async with asyncio.timeout(PATIENCE_S):
             seen = [payment.status async for payment in watched]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
+from florin_server.base.topics import Topic
 
 from tests.support.api import ApiCallError
 from tests.support.desk import SPEC
@@ -37,16 +39,14 @@ async def test_the_merchant_learns_which_wallet_paid(desk):
         assert (buyer["accountProviderName"], buyer.get("accountProviderIcon")) == (name, icon)
 
 
-async def test_accepted_payment_wakes_the_settler(desk, monkeypatch):
+async def test_accepted_payment_wakes_the_settler(desk):
     """Otherwise the settler would look with the next block, which can take long."""
-    result: list[str] = []
-    wake = desk.service.app.wake_settler
-    monkeypatch.setattr(
-        type(desk.service.app), "wake_settler", lambda _, chain: (result.append(chain), wake(chain))
-    )
+    woken = asyncio.Event()
+    unsubscribe = desk.service.app.notifier.subscribe(Topic.SETTLEMENT, woken, "eip155:31337")
     offer = await desk.offer()
     assert (await desk.confirm(offer))["status"] == "processing"
-    assert result == ["eip155:31337"]
+    assert woken.is_set()
+    unsubscribe()
     await desk.wait_final(offer.payment_id)
 
 

@@ -187,7 +187,7 @@ async def test_a_cancelled_watch_leaves_nothing_behind(channel, env, service):
     payment_id = (await api.create(ORDER))["paymentId"]
     stream = api.watch(payment_id)
     await anext(stream)
-    assert service.app.payment_feed.watcher_count == 1
+    assert service.app.notifier.payments.watcher_count == 1
     await stream.aclose()
     await wait_open_responses(service, 0)
 

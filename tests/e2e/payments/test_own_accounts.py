@@ -12,6 +12,7 @@ from eth_account import Account as EvmAccount
 from florin.v1 import payout_pb2, system_pb2
 from florin_server.accounts.store import destinations
 from florin_server.app.home import StateFolder
+from florin_server.base.topics import Topic
 from florin_server.devnet.evm import DEVNET
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.caip import format_checksum_address
@@ -251,7 +252,7 @@ async def test_a_payout_to_an_account_that_became_ours_waits(desk, shop):
         created_at_us=desk.clock.now_us(),
     )
     await app.store.write(payouts.add(payout))
-    app.wake_payouts()
+    app.notifier.publish(Topic.PAYOUTS_DUE)
     problem = "its destination is a relayer of this service"
     await wait_until(lambda: shop.wait_problem(payout.id), problem)
     await app.store.write(payouts.refuse(payout.id, desk.clock.now_us()))

@@ -248,9 +248,9 @@ async def test_a_stream_that_is_left_leaves_nothing_behind(desk, operator):
         await desk.grpc.refund(payment_id)
         stream = watch_refund(desk, payment_id)
         await stream.read()
-        assert desk.service.app.payout_feed.follower_count == 1
+        assert desk.service.app.notifier.payouts.follower_count == 1
         stream.cancel()
-        await wait_until(lambda: desk.service.app.payout_feed.follower_count, 0)
+        await wait_until(lambda: desk.service.app.notifier.payouts.follower_count, 0)
     await wait_no_open_responses(desk)
 
 

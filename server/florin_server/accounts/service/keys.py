@@ -6,6 +6,7 @@ from typing import Protocol
 
 from florin_server.accounts.store import keys, merchants
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import SCOPES, ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key, hash_key
@@ -43,7 +44,7 @@ async def create(
         app, pepper, kind=kind, live=live, partner_id=partner_id, scopes=scopes or None, name=name
     )
     await app.store.write(keys.put_key(key))
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return key, secret
 
 
@@ -99,7 +100,7 @@ async def update(app: _Context, key_id: str, name: str | None, scopes: frozenset
         raise ApiError(
             ErrorCode.INVALID_STATE, f"API key {key_id} is revoked and cannot be changed"
         )
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return key
 
 
@@ -108,5 +109,5 @@ async def revoke(app: _Context, key_id: str) -> ApiKey:
     key = await app.store.write(keys.revoke_key(key_id, app.clock.now_us()))
     if key is None:
         raise ApiError(ErrorCode.API_KEY_NOT_FOUND)
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return key

@@ -7,6 +7,7 @@ from typing import Protocol
 from florin_server.accounts.service.contact import check
 from florin_server.accounts.store import destinations, merchants
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -41,7 +42,7 @@ async def add(
         created_at_us=app.clock.now_us(),
     )
     await app.store.write(_add(merchant))
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return merchant
 
 
@@ -50,7 +51,7 @@ async def set_status(app: _Context, merchant_id: str, status: str) -> Merchant:
     merchant = await app.store.write(merchants.set_status(merchant_id, status))
     if merchant is None:
         raise ApiError(ErrorCode.MERCHANT_NOT_FOUND)
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return merchant
 
 
@@ -60,7 +61,7 @@ async def add_bank_account(
     """Register a bank account; merchant_not_found."""
     account = BankAccount(generate_short_id("fiat_", app.randbytes), merchant_id, status, bank_type)
     await app.store.write(_add_bank_account(account))
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return account
 
 

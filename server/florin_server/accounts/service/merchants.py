@@ -11,6 +11,7 @@ from florin_server.accounts.context import IconRequestContext
 from florin_server.accounts.store import destinations, merchants
 from florin_server.accounts.store.destinations import MerchantDestinations
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
@@ -136,7 +137,7 @@ async def update(
     except ApiError as fault:
         work = fail_with(fault)
     outcome = await run_once(app, caller, work, encode_response)
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     _request_icon(app, outcome)
     return outcome
 
@@ -147,7 +148,7 @@ async def delete(
     """Hide a merchant and stop new payments; return its id, also if it was deleted before."""
     work = _delete(caller, merchant_id, app.clock.now_us())
     outcome = await run_once(app, caller, work, encode_response)
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return outcome
 
 

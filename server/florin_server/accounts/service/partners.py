@@ -7,6 +7,7 @@ from typing import Protocol
 from florin_server.accounts.service.contact import check
 from florin_server.accounts.store import merchants
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -29,7 +30,7 @@ async def create(app: _Context, name: str) -> Partner:
         created_at_us=app.clock.now_us(),
     )
     await app.store.write(merchants.put_partner(partner))
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return partner
 
 
@@ -51,5 +52,5 @@ async def set_status(app: _Context, partner_id: str, status: str) -> Partner:
     partner = await app.store.write(merchants.set_partner_status(partner_id, status))
     if partner is None:
         raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return partner

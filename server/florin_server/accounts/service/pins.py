@@ -6,6 +6,7 @@ from typing import Protocol
 
 from florin_server.accounts.store import keys, pins
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
@@ -38,7 +39,7 @@ async def move(app: _Context, version: str, *, partner_id: str, app_id: str, key
         raise ApiError(unknown)
     if pin != version:
         raise downgrade_error(pin)
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return pin
 
 

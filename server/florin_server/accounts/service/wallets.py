@@ -7,6 +7,7 @@ from typing import Protocol
 from florin_server.accounts.service.contact import check
 from florin_server.accounts.store import keys
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import WalletApp
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS, generate_app_id
@@ -30,7 +31,7 @@ async def register(app: _Context, name: str, icon_url: str | None, *, live: bool
         created_at_us=app.clock.now_us(),
     )
     await app.store.write(keys.put_app(wallet))
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return wallet
 
 
@@ -50,7 +51,7 @@ async def get_checkout_app(app: _Context, *, live: bool) -> WalletApp:
     )
     stored_app = await app.store.read(keys.find_app(own_id))
     if stored_app is None and await app.store.write(keys.add_app(wallet)):
-        app.account_invalidation.publish_change()
+        app.notifier.publish(Topic.ACCOUNTS)
         return wallet
     return stored_app or await app.store.read(keys.find_app(own_id)) or wallet
 
@@ -65,5 +66,5 @@ async def revoke(app: _Context, wallet_id: str) -> WalletApp:
     wallet = await app.store.write(keys.revoke_app(wallet_id, app.clock.now_us()))
     if wallet is None:
         raise ApiError(ErrorCode.WALLET_NOT_FOUND)
-    app.account_invalidation.publish_change()
+    app.notifier.publish(Topic.ACCOUNTS)
     return wallet

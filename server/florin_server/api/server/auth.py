@@ -18,6 +18,7 @@ from florin.v1 import access_pb2
 from florin_server.accounts.store import keys, merchants
 from florin_server.api.server import metadata
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import ApiKey, CredentialStatus, WalletApp
 from florin_server.domain.accounts.caller import Caller
@@ -53,25 +54,24 @@ class _AccountCache(Generic[_T]):
     def __init__(self, app: _Context) -> None:
         self._app = app
         self._entries: dict[str, tuple[int, _T]] = {}
-        self._version = app.account_invalidation.version
+        app.notifier.subscribe(Topic.ACCOUNTS, self._invalidate)
 
     async def get_or_load(self, key: str, load: Callable[[str], Awaitable[_T | None]]) -> _T | None:
         """Return the cached value of a key, or look it up; a missing value is not cached."""
-        generation = self._app.account_invalidation.version
-        if generation != self._version:
-            self._entries.clear()
-            self._version = generation
-        now_us = self._app.clock.steady_us()
-        entry = self._entries.get(key)
+        now_us, entries = self._app.clock.steady_us(), self._entries
+        entry = entries.get(key)
         if entry is not None and entry[0] > now_us:
             return entry[1]
         result = await load(key)
-        # the lookup can miss a concurrent change
-        if result is not None and generation == self._app.account_invalidation.version:
-            if len(self._entries) >= _CACHE_MAX:
-                self._entries.clear()
-            self._entries[key] = (now_us + int(self._app.settings.key_cache_s * 1_000_000), result)
+        # a lookup that can have missed a change stays in the entries of before, which no call reads
+        if result is not None:
+            if len(entries) >= _CACHE_MAX:
+                entries.clear()
+            entries[key] = (now_us + int(self._app.settings.key_cache_s * 1_000_000), result)
         return result
+
+    def _invalidate(self) -> None:
+        self._entries = {}
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         self.services = tuple(services)
         self._methods = index_methods(self.services)
         self._wrapped_handlers: dict[str, tuple[_Handler, _Handler]] = {}
-        self._streams = OpenStreams(app.account_invalidation)
+        self._streams = OpenStreams(app.notifier)
         self._mutations: set[asyncio.Future[Any]] = set()
 
     async def intercept_service(
@@ -185,7 +185,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         """Yield the messages of a stream until its caller would no longer be admitted."""
         sent = metadata.parse_metadata(entries)
         network = get_peer_network(self._resolve_peer(entries, context.peer()))
-        generation = self._app.account_invalidation.version
+        version = self._streams.version
 
         async def prove() -> None:
             await self._auth.authenticate(method.rule, sent, network)
@@ -198,9 +198,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         try:
             async with aclosing(stream.read_messages(messages)) as reading:
                 async for message in reading:
-                    if generation != self._app.account_invalidation.version:
+                    if version != self._streams.version:
                         # a revoked or restricted key receives nothing more
-                        generation = self._app.account_invalidation.version
+                        version = self._streams.version
                         await prove()
                     yield message
         finally:

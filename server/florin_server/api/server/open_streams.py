@@ -11,7 +11,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Hashable
 from typing import Any
 
-from florin_server.base.notifications import AccountInvalidation
+from florin_server.base.notifier import Notifier
+from florin_server.base.topics import Topic
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.errors import ApiError
 
@@ -82,13 +83,17 @@ class OpenStream:
 
 
 class OpenStreams:
-    """The open streams of one interceptor."""
+    """The open streams of one interceptor.
 
-    def __init__(self, accounts: AccountInvalidation) -> None:
+    `version` differs whenever accounts have changed.
+    """
+
+    def __init__(self, notifier: Notifier) -> None:
+        self.version = 0
         self._streams: set[OpenStream] = set()
         self._is_check_due = False
         self._check_task: asyncio.Task[None] | None = None
-        accounts.listeners.append(self._schedule_checks)
+        notifier.subscribe(Topic.ACCOUNTS, self._schedule_checks)
 
     def add(self, stream: OpenStream) -> None:
         """Check the caller of a stream from now on."""
@@ -105,6 +110,7 @@ class OpenStreams:
             await asyncio.wait([self._check_task])
 
     def _schedule_checks(self) -> None:
+        self.version += 1
         if not self._streams:
             return
         self._is_check_due = True

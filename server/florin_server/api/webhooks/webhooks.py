@@ -11,6 +11,7 @@ from florin_server.api.server.call import get_caller
 from florin_server.api.webhooks import codec
 from florin_server.features.webhooks.service import endpoints, replays, take
 from florin_server.features.webhooks.service.endpoints import PAGE_SIZE, EndpointActor
+from florin_server.features.webhooks.service.message import EventEncoder
 
 
 def _get_actor() -> EndpointActor:
@@ -22,8 +23,9 @@ def _get_actor() -> EndpointActor:
 class WebhookServicer(webhook_service_pb2_grpc.WebhookServiceServicer):
     """Calls of a partner's back end about its endpoints."""
 
-    def __init__(self, app: ApiContext) -> None:
+    def __init__(self, app: ApiContext, encode_event: EventEncoder) -> None:
         self._app = app
+        self._encode_event = encode_event
 
     async def CreateWebhookEndpoint(
         self, request: webhook_pb2.CreateWebhookEndpointRequest, context: Any
@@ -113,7 +115,12 @@ class WebhookServicer(webhook_service_pb2_grpc.WebhookServiceServicer):
         """Return queued events."""
         receipts = codec.parse_receipts(request)
         webhooks = await take.take_events(
-            self._app, _get_actor(), request.id, receipts, request.max_wait_ms
+            self._app,
+            _get_actor(),
+            request.id,
+            receipts,
+            wait_ms=request.max_wait_ms,
+            encode_event=self._encode_event,
         )
         return webhook_pb2.TakeWebhooksResponse(
             events=[codec.to_taken_webhook(webhook) for webhook in webhooks]

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from florin_server.base.clock import sleep_remaining
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.money.outbox.store import older_releases
 
@@ -31,8 +32,8 @@ async def finish_upgrade(app: _Context) -> None:
         if pending and await app.store.write(older_releases.release(alone=app.store.is_exclusive)):
             while await app.store.write(older_releases.fill_page()):
                 # endpoints may have deliveries
-                app.webhooks.delivery_event.set()
-            app.webhooks.delivery_event.set()
+                app.notifier.publish(Topic.WEBHOOKS)
+            app.notifier.publish(Topic.WEBHOOKS)
             _log.info("the upgrade of the store is finished")
             pending = is_reported = False
         elif pending and not is_reported:

@@ -48,6 +48,7 @@ from florin_server.app.servers.certificates import CertificateStore
 from florin_server.app.servers.observing import RequestObservers
 from florin_server.app.servers.peers import CallerResolver, find_token, get_proxies
 from florin_server.app.servers.reflection import register_reflection
+from florin_server.app.webhooks import build_event_encoder
 from florin_server.settings import Settings
 
 ServicerRegistration = Callable[[Any], None]
@@ -195,7 +196,7 @@ class GrpcServers:
         gateway = GatewayServicer(app, answers)
         merchant = MerchantServicer(app, answers)
         admin = AdminServicer(app, answers)
-        webhooks = WebhookServicer(app)
+        webhooks = WebhookServicer(app, build_event_encoder())
 
         def register(server: Any) -> None:
             gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)

@@ -24,6 +24,7 @@ from florin_server.base.outbound.outbound import (
     RequestFailed,
     SafeHttpClient,
 )
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.quarantine import QuarantinedItemKind
@@ -32,6 +33,7 @@ from florin_server.domain.text import replace_unprintable
 from florin_server.domain.webhooks import schedule, signing
 from florin_server.domain.webhooks.endpoint import EndpointState, WebhookAttempt, WebhookEndpoint
 from florin_server.features.webhooks.service.message import (
+    EventEncoder,
     WebhookMessage,
     decrypt_keys,
     find_next_message,
@@ -78,9 +80,15 @@ class WebhookDeliverer:
     share one, because a machine's clock can be wrong; never a time that tests advanced.
     """
 
-    def __init__(self, core: _Context, outbound: SafeHttpClient) -> None:
+    def __init__(
+        self, core: _Context, outbound: SafeHttpClient, encode_event: EventEncoder
+    ) -> None:
         self._core = core
         self._outbound = outbound
+        self._encode_event = encode_event
+        self._due_event = asyncio.Event()
+        for topic in (Topic.WEBHOOKS, Topic.PAYMENT, Topic.PAYOUT):
+            core.notifier.subscribe(topic, self._due_event)
         self._settings = core.settings.webhooks
         self._policy = DeliveryPolicy(
             int(self._settings.give_up_days * _DAY_US), self._settings.attempts_kept
@@ -94,7 +102,7 @@ class WebhookDeliverer:
 
     async def run(self) -> None:
         """Run until canceled; its claims are free for others then."""
-        event = self._core.webhooks.delivery_event
+        event = self._due_event
         # a failed run may have counted deliveries that it never started
         for counted in (
             self._attempts_by_endpoint,
@@ -208,7 +216,7 @@ class WebhookDeliverer:
             count[key] -= 1
             if not count[key]:
                 del count[key]
-        self._core.webhooks.delivery_event.set()
+        self._due_event.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             # its claim lapses, and it is retried
             _log.error("an event could not be delivered", exc_info=error)
@@ -236,7 +244,9 @@ class WebhookDeliverer:
         try:
             delivery_data = await core.store.read(deliveries.find_delivery_data(delivery, now_us))
             message = (
-                None if delivery_data is None else find_next_message(core, delivery, delivery_data)
+                None
+                if delivery_data is None
+                else find_next_message(self._encode_event, delivery, delivery_data)
             )
             if delivery_data is None or message is None:
                 newest = delivery.pending.newest

@@ -7,6 +7,8 @@ import logging
 from typing import Protocol
 
 from florin_server.base.clock import sleep_remaining
+from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ApiError
@@ -20,7 +22,13 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
-    ChainContext, QuarantineContext, SettingsContext, StorageContext, WorkerContext, Protocol
+    ChainContext,
+    EventContext,
+    QuarantineContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
 ):
     """The parts of the application that this module uses."""
 
@@ -85,9 +93,8 @@ class BookKeeper:
         longer_s = min(_RECHECK_MAX_S, self._recheck_s * 2 or _RECHECK_S)
         self._recheck_s = 0.0 if complete else longer_s
         self._state.has_opening_balances = True
-        for worker in (self._app.settlers, self._app.payout_workers):
-            if self._rail.chain_id in worker:
-                worker[self._rail.chain_id].wake()
+        self._app.notifier.notify(Topic.SETTLEMENT, self._rail.chain_id)
+        self._app.notifier.notify(Topic.PAYOUTS_DUE)
         return True
 
     async def _reconcile(self) -> None:

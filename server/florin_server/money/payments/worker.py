@@ -55,7 +55,7 @@ async def _expire_due(app: _Context, now_us: int) -> bool:
     try:
         expired = await app.store.write(payments.expire_due(now_us, _BATCH_SIZE))
         for payment in expired:
-            await app.publish_change(payment)
+            app.notifier.publish_payment(payment)
     except Exception as error:
         if not is_unexpected(error):
             raise
@@ -72,7 +72,7 @@ async def _expire_each(app: _Context, now_us: int) -> bool:
     for payment_id in app.quarantine.filter_active(QuarantinedItemKind.EXPIRY, "", due, str):
         async with app.quarantine.isolate(QuarantinedItemKind.EXPIRY, "", payment_id, "expire"):
             for payment in await app.store.write(payments.expire([payment_id], now_us)):
-                await app.publish_change(payment)
+                app.notifier.publish_payment(payment)
     return bool(app.quarantine.filter_active(QuarantinedItemKind.EXPIRY, "", due, str))
 
 

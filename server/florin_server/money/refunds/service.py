@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
@@ -77,8 +78,8 @@ async def request_refund(
     """
     outcome = await run_once(app, caller, _request(app, caller, request), encode_response)
     if isinstance(outcome, CreatedRefund):
-        app.wake_payouts()
-        app.webhooks.delivery_event.set()
+        app.notifier.publish(Topic.PAYOUTS_DUE)
+        app.notifier.publish(Topic.WEBHOOKS)
     return outcome
 
 

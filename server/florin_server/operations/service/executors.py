@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -42,7 +43,7 @@ async def pause(app: _Context, text: str) -> ExecutorStatus:
     executor_id, sender = _parse_executor(app, text)
     await app.store.write(executors.pause(executor_id, app.clock.now_us()))
     sender.pause()
-    app.bus.publish_cache_invalidation()
+    app.notifier.publish(Topic.EXECUTORS)
     return await _get_executor(app, executor_id)
 
 
@@ -51,7 +52,7 @@ async def resume(app: _Context, text: str) -> ExecutorStatus:
     executor_id, sender = _parse_executor(app, text)
     await app.store.write(executors.resume(executor_id))
     sender.resume()
-    app.bus.publish_cache_invalidation()
+    app.notifier.publish(Topic.EXECUTORS)
     return await _get_executor(app, executor_id)
 
 

@@ -12,7 +12,8 @@ from contextlib import asynccontextmanager
 from typing import Final, TypeVar
 
 from florin_server.base.clock import Clock
-from florin_server.base.hints import ProcessBus
+from florin_server.base.notifier import Notifier
+from florin_server.base.topics import Topic
 from florin_server.db.engine.query import Operation, StoreError
 from florin_server.db.engine.store import Store
 from florin_server.domain.errors import ApiError
@@ -59,12 +60,12 @@ class Quarantine:
     """
 
     def __init__(
-        self, store: Store, clock: Clock, randbytes: Callable[[int], bytes], bus: ProcessBus
+        self, store: Store, clock: Clock, randbytes: Callable[[int], bytes], notifier: Notifier
     ) -> None:
         self._store = store
         self._clock = clock
         self._randbytes = randbytes
-        self._bus = bus
+        self._notifier = notifier
         self._items: frozenset[QuarantineSubject] = frozenset()
         # items that could not be stored yet, each with what is written beside it
         self._unwritten_items: dict[
@@ -207,7 +208,7 @@ class Quarantine:
                 return
             self._items |= {about}
             self._unwritten_items.pop(about, None)
-            self._bus.publish_cache_invalidation()
+            self._notifier.publish(Topic.QUARANTINE)
 
     async def delete_old(self) -> None:
         """Delete what was retried long ago."""

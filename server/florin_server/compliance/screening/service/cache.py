@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from florin_server.base.clock import Clock
-from florin_server.base.hints import ProcessBus
+from florin_server.base.notifier import Notifier
+from florin_server.base.topics import Topic
 from florin_server.compliance.screening import store as blocklists
 from florin_server.db.engine.query import Op, operation
 from florin_server.db.engine.store import Store
@@ -18,9 +19,9 @@ _REFRESH_US = 60_000_000
 class ScreeningCache:
     """The imported lists as they were at most a minute ago; in this process, as they are."""
 
-    def __init__(self, store: Store, clock: Clock, bus: ProcessBus) -> None:
+    def __init__(self, store: Store, clock: Clock, notifier: Notifier) -> None:
         self._store = store
-        self._bus = bus
+        self._notifier = notifier
         self._clock = clock
         self._lists: list[ScreeningList] = []
         self._blocklist = Blocklist()
@@ -40,7 +41,7 @@ class ScreeningCache:
     async def publish_change(self) -> None:
         """Notice a list that was changed in this process, for all calls from now on."""
         await self.reload()
-        self._bus.publish_cache_invalidation()
+        self._notifier.publish(Topic.SCREENING)
 
     async def reload(self) -> None:
         """Read the lists now."""

@@ -119,12 +119,12 @@ async def read_snapshot(app: _Context, keyed_calls: int) -> InstallationSnapshot
         executors=stored.executors if stored else (),
         backlog=stored.backlog if stored else Backlog(0, (), ()),
         blocked_accounts=stored.blocked_accounts if stored else 0,
-        watched_payments=app.payment_feed.watcher_count,
-        watched_payouts=app.payout_feed.follower_count,
+        watched_payments=app.notifier.payments.watcher_count,
+        watched_payouts=app.notifier.payouts.follower_count,
         keyed_calls=keyed_calls,
         queued_writes=app.store.queued_count,
         tasks=len(asyncio.all_tasks()),
-        is_listening=app.bus.is_listening,
+        is_listening=app.notifier.bus.is_listening,
         clock_offset_us=health.get_clock_offset_us(app.clock),
         open_streams={
             str(holder): count for holder, count in app.limits.streams.open_counts.items()

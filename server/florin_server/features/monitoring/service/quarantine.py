@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
@@ -61,12 +62,11 @@ async def resolve(app: _Context, item_id: str, note: str) -> QuarantinedItem:
 
 async def _publish_change(app: _Context, item: QuarantinedItem) -> None:
     await app.quarantine.reload()
-    app.bus.publish_cache_invalidation()
-    app.webhooks.delivery_event.set()
-    app.wake_local_payouts()
+    app.notifier.publish(Topic.QUARANTINE)
+    app.notifier.publish(Topic.WEBHOOKS)
     if item.chain_id:
-        app.wake_settler(item.chain_id)
-        app.wake_payouts()
+        app.notifier.publish(Topic.SETTLEMENT, item.chain_id)
+        app.notifier.publish(Topic.PAYOUTS_DUE)
 
 
 @operation

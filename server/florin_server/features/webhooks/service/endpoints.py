@@ -11,6 +11,7 @@ from typing import Protocol
 
 from florin_server.accounts.store import merchants, standing
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.account import CredentialStatus
@@ -147,7 +148,7 @@ async def update(
     endpoint_with_keys = await app.store.write(
         _update(actor, endpoint_id, spec, app.clock.now_us())
     )
-    app.webhooks.delivery_event.set()
+    app.notifier.publish(Topic.WEBHOOKS)
     return endpoint_with_keys
 
 
@@ -166,7 +167,7 @@ async def rotate_secret(
     endpoint_with_keys = await app.store.write(
         _rotate_secret(app, actor, endpoint_id, keys, (now_us, until_us))
     )
-    app.webhooks.delivery_event.set()
+    app.notifier.publish(Topic.WEBHOOKS)
     return EndpointWithKeys(
         endpoint_with_keys.endpoint, endpoint_with_keys.public_keys, keys.secret
     )

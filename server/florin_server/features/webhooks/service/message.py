@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from florin_server.base.context import EventContext
 from florin_server.db.context import StorageContext
 from florin_server.domain.sealed import DecryptionError
 from florin_server.domain.webhooks.signing import WebhookKeys, format_event_id
-from florin_server.domain.webhooks.snapshot import snapshot_at
+from florin_server.domain.webhooks.snapshot import PaymentSnapshot, snapshot_at
 from florin_server.features.webhooks.service.endpoints import get_cipher_context
 from florin_server.features.webhooks.store.deliveries import DeliveryData, WebhookDeliveryClaim
 from florin_server.features.webhooks.store.endpoints import SigningSecret
+
+# writes the body of an event
+EventEncoder = Callable[[PaymentSnapshot], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +28,7 @@ class WebhookMessage:
 
 
 def find_next_message(
-    core: EventContext, delivery: WebhookDeliveryClaim, delivery_data: DeliveryData
+    encode_event: EventEncoder, delivery: WebhookDeliveryClaim, delivery_data: DeliveryData
 ) -> WebhookMessage | None:
     """Return the first event that the endpoint subscribes to.
 
@@ -38,13 +40,11 @@ def find_next_message(
             continue
         if not delivery.pending.includes_event(event.place, event_type):
             continue
-        if core.webhooks.encode_event is None:
-            raise RuntimeError("this process writes no webhook bodies")
         snapshot = snapshot_at(
             delivery_data.payment, delivery_data.option, delivery_data.history, event
         )
         name = format_event_id(delivery_data.payment.id, event.place)
-        return WebhookMessage(name, event.place, event_type, core.webhooks.encode_event(snapshot))
+        return WebhookMessage(name, event.place, event_type, encode_event(snapshot))
     return None
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
@@ -53,7 +54,7 @@ async def replay_payment(
     newest = await app.store.write(
         _replay_payment(actor, endpoint_id, payment_id, version, app.clock.now_us())
     )
-    app.webhooks.delivery_event.set()
+    app.notifier.publish(Topic.WEBHOOKS)
     return newest
 
 
@@ -76,7 +77,7 @@ async def replay_since(
         after = ReplayPosition(payment_id, None if later_us == _PAYMENT_COUNT else later_us)
     steps = _replay_since(actor, endpoint_id, spec, (oldest, after), app.clock.now_us())
     count, following = await app.store.write(steps)
-    app.webhooks.delivery_event.set()
+    app.notifier.publish(Topic.WEBHOOKS)
     if following is None:
         return ReplayPage(count, None)
     later_us = _PAYMENT_COUNT if following.later_us is None else following.later_us

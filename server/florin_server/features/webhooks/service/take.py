@@ -10,13 +10,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from florin_server.base.context import EventContext
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.webhooks.endpoint import WebhookAttempt
 from florin_server.features.webhooks.service.endpoints import EndpointActor, get_owned
-from florin_server.features.webhooks.service.message import WebhookMessage, find_next_message
+from florin_server.features.webhooks.service.message import (
+    EventEncoder,
+    WebhookMessage,
+    find_next_message,
+)
 from florin_server.features.webhooks.store import deliveries
 from florin_server.features.webhooks.store.deliveries import DeliveryPolicy, WebhookDeliveryClaim
 from florin_server.money.outbox.store import events
@@ -24,7 +27,7 @@ from florin_server.money.payments.store import payments
 from florin_server.settings.context import SettingsContext
 
 
-class _Context(EventContext, SettingsContext, StorageContext, Protocol):
+class _Context(SettingsContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
 
 
@@ -55,13 +58,15 @@ async def take_events(
     actor: EndpointActor,
     endpoint_id: str,
     receipts: Sequence[WebhookReceipt],
+    *,
     wait_ms: int,
+    encode_event: EventEncoder,
 ) -> list[TakenWebhook]:
     """Store receipts, and return queued events, as soon as there are any."""
     for receipt in receipts:
         await _record_receipt(app, actor, endpoint_id, receipt)
     until_us = app.clock.steady_us() + wait_ms * 1000
-    while not (webhooks := await _claim(app, actor, endpoint_id)):
+    while not (webhooks := await _claim(app, actor, endpoint_id, encode_event)):
         left_us = until_us - app.clock.steady_us()
         if left_us <= 0:
             break
@@ -69,13 +74,19 @@ async def take_events(
     return webhooks
 
 
-async def _claim(app: _Context, actor: EndpointActor, endpoint_id: str) -> list[TakenWebhook]:
+async def _claim(
+    app: _Context, actor: EndpointActor, endpoint_id: str, encode_event: EventEncoder
+) -> list[TakenWebhook]:
     now_us = app.clock.now_us()
     claimed_deliveries = await app.store.write(_claim_due(actor, endpoint_id, now_us))
     webhooks = []
     for delivery in claimed_deliveries:
         delivery_data = await app.store.read(deliveries.find_delivery_data(delivery, now_us))
-        message = None if delivery_data is None else find_next_message(app, delivery, delivery_data)
+        message = (
+            None
+            if delivery_data is None
+            else find_next_message(encode_event, delivery, delivery_data)
+        )
         if message is None:
             newest = delivery.pending.newest
             await app.store.write(deliveries.record_delivered(delivery, newest, now_us, None, 1))

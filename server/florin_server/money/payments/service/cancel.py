@@ -58,7 +58,7 @@ async def cancel(
         return await run_once(app, caller, fail_with(fault), encode_response)
     work = _cancel(payment.id, reason, app.clock.now_us(), caller.request_id)
     outcome = await run_once(app, caller, work, encode_response)
-    return outcome if isinstance(outcome, StoredResponse) else await app.publish_change(outcome)
+    return outcome if isinstance(outcome, StoredResponse) else app.notifier.publish_payment(outcome)
 
 
 @operation

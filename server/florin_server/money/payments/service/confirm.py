@@ -12,6 +12,7 @@ from typing import Protocol
 
 from florin_server.accounts.store import standing
 from florin_server.base.context import EventContext, MeterContext
+from florin_server.base.topics import Topic
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service import requirement
 from florin_server.compliance.buyer_data.store import ConfirmedBuyerData
@@ -216,7 +217,7 @@ async def _refuse(
         standing.run_if_active(caller.credential_status, refuse)
     )
     if changed_payment is not None:
-        return await app.publish_change(changed_payment)
+        return app.notifier.publish_payment(changed_payment)
     return await _resolve_lost_race(app, caller, confirmation)
 
 
@@ -254,8 +255,8 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
         raise ApiError(ErrorCode.QUOTE_EXPIRED) from error
     if changed_payment is None:
         return await _resolve_lost_race(app, caller, confirmation)
-    app.wake_settler(option.chain_id)
-    return await app.publish_change(changed_payment)
+    app.notifier.publish(Topic.SETTLEMENT, option.chain_id)
+    return app.notifier.publish_payment(changed_payment)
 
 
 @operation

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from florin_server.base.context import EventContext, MeterContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
@@ -97,7 +98,7 @@ async def create(
     outcome = await run_once(app, caller, _create(app, payment, caller.request_id), encode_response)
     if not isinstance(outcome, StoredResponse):
         app.meters.record_payment_change(PaymentStatus.REQUIRES_ACTION)
-        app.webhooks.delivery_event.set()
+        app.notifier.publish(Topic.WEBHOOKS)
     return outcome
 
 

@@ -49,7 +49,7 @@ async def expire_if_due(app: _Context, payment: Payment) -> Payment:
     if current_payment.status is payment.status:
         return payment
     for changed_payment in await app.store.write(payments.expire((payment.id,), now_us)):
-        return await app.publish_change(changed_payment)
+        return app.notifier.publish_payment(changed_payment)
     # another change was committed in between, and wins
     return await app.store.payments.find(payment.id) or current_payment
 

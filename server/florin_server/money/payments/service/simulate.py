@@ -47,7 +47,7 @@ async def simulate(
         payment.id, event, get_requested_amount(app, payment), app.clock.now_us(), caller.request_id
     )
     outcome = await run_once(app, caller, work, encode_response)
-    return outcome if isinstance(outcome, StoredResponse) else await app.publish_change(outcome)
+    return outcome if isinstance(outcome, StoredResponse) else app.notifier.publish_payment(outcome)
 
 
 def get_requested_amount(app: _Context, payment: Payment) -> Amount:

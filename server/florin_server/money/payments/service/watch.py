@@ -24,7 +24,7 @@ def watch(app: EventContext, payment: Payment, after_version: int | None) -> Asy
 
     Only versions above `after_version`.
     """
-    return app.payment_feed.watch(payment.id, -1 if after_version is None else after_version)
+    return app.notifier.payments.watch(payment.id, -1 if after_version is None else after_version)
 
 
 async def watch_refund(
@@ -49,7 +49,7 @@ async def watch_refund(
         return await app.store.read(refunds.find_refund(followed_refund.id))
 
     over = {RefundStatus.SUCCEEDED, RefundStatus.FAILED}
-    async for refund in app.payout_feed.follow(
+    async for refund in app.notifier.payouts.follow(
         followed_refund.id, read, lambda this_refund: this_refund.status in over
     ):
         yield refund
@@ -67,7 +67,7 @@ async def watch_payout(app: _Context, payout_id: str) -> AsyncIterator[Payout]:
     if await read() is None:
         raise ApiError(ErrorCode.INVALID_PARAMS, f"Payout {payout_id} not found")
     over = {PayoutStatus.DONE, PayoutStatus.REFUSED}
-    async for payout in app.payout_feed.follow(
+    async for payout in app.notifier.payouts.follow(
         payout_id, read, lambda payout: payout.status in over
     ):
         yield payout

@@ -6,6 +6,7 @@ import logging
 from typing import Protocol
 
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import is_blocked
 from florin_server.db.context import StorageContext
@@ -102,8 +103,8 @@ async def resolve(
         note,
     )
     if changed is not None:
-        await app.publish_change(changed)
-    app.wake_payouts()
+        app.notifier.publish_payment(changed)
+    app.notifier.publish(Topic.PAYOUTS_DUE)
     return done
 
 

@@ -9,6 +9,7 @@ from typing import Protocol
 from florin_server.accounts.service.own_accounts import find_reserved_role
 from florin_server.accounts.store import destinations, merchants
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.caip import canonicalize_account, canonicalize_asset, parse_asset
@@ -114,7 +115,7 @@ async def create(
     payout = await app.store.write(
         _create(app, merchant_id, _normalize_asset(asset), amount, account)
     )
-    app.wake_payouts()
+    app.notifier.publish(Topic.PAYOUTS_DUE)
     return payout
 
 
@@ -125,7 +126,7 @@ async def refuse(app: _Context, payout_id: str) -> Payout:
     refund had succeeded before a reorganization removed it.
     """
     refused_payout = await app.store.write(_refuse(payout_id, app.clock.now_us()))
-    app.notify_payouts(payout_id)
+    app.notifier.publish(Topic.PAYOUT, payout_id)
     return refused_payout
 
 
@@ -157,8 +158,8 @@ async def resolve(app: _Context, payout_id: str, *, is_paid: bool) -> Payout:
             f"Payout {payout_id} is {payout.status}: Florin reads its outcome from the chain",
         )
     _log.warning("payout %s: %s", payout_id, message)
-    app.notify_payouts(payout_id)
-    app.wake_payouts()
+    app.notifier.publish(Topic.PAYOUT, payout_id)
+    app.notifier.publish(Topic.PAYOUTS_DUE)
     return resolved_payout
 
 

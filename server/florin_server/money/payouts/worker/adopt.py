@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db import installation
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
@@ -130,7 +131,7 @@ async def check_database(app: _Context) -> str:
     identity, reason = await app.store.write(check())
     if reason:
         _log.critical("payouts are paused: %s", reason)
-        app.bus.publish_cache_invalidation()
+        app.notifier.publish(Topic.EXECUTORS)
     return identity
 
 

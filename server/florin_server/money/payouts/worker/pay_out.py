@@ -7,6 +7,7 @@ never be mined. Nothing else repeats a transfer, because no contract would refus
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Container, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -17,6 +18,7 @@ from typing import Protocol
 from florin_server.accounts.service.own_accounts import find_reserved_role
 from florin_server.base.clock import wait_for_first
 from florin_server.base.context import EventContext, MeterContext
+from florin_server.base.topics import Topic
 from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import check_lists, is_blocked
 from florin_server.db import installation
@@ -121,7 +123,8 @@ class PayoutWorker:
         self._treasury = treasury
         self._turn_count = 0
         self._is_started = False
-        self._wake_event = app.chains[rail.chain_id].payout_event
+        self._wake_event = asyncio.Event()
+        app.notifier.subscribe(Topic.PAYOUTS_DUE, self._wake_event)
         self._follower = PolledHead(rail.observer, rail.blocks, rail.confirmations)
         self._reorg_watch = ReorgWatch(app, rail, self._follower, ReorgWatcher.PAYOUTS)
         self._conditions = ConditionTracker(_CONDITIONS, app.clock.now_us)
@@ -143,7 +146,7 @@ class PayoutWorker:
             owner,
             self._follower,
             cannot_be_mined=self._cannot_be_mined,
-            wake=self.wake,
+            wake=self._wake_event.set,
             payer=treasury.gas_payer,
             pays_out=True,
             may_rebroadcast=self.may_rebroadcast,
@@ -160,10 +163,6 @@ class PayoutWorker:
     def executors(self) -> Sequence[TxSender]:
         """Return the sender of its transactions."""
         return (self.sender,)
-
-    def wake(self) -> None:
-        """Notify it of something to pay out."""
-        self._wake_event.set()
 
     @property
     def leases(self) -> Mapping[str, int]:
@@ -308,7 +307,7 @@ class PayoutWorker:
             if marked is None:
                 break
             if marked:
-                self._app.webhooks.delivery_event.set()
+                self._app.notifier.publish(Topic.WEBHOOKS)
 
     # -- submitting
 
@@ -360,7 +359,7 @@ class PayoutWorker:
         await self._app.store.write(
             payouts.defer(payout.id, problem, self._get_retry_time_us(payout))
         )
-        self._app.notify_payouts(payout.id)
+        self._app.notifier.publish(Topic.PAYOUT, payout.id)
 
     def _get_retry_time_us(self, payout: Payout) -> int:
         now_us = self._app.clock.now_us()
@@ -445,7 +444,7 @@ class PayoutWorker:
             yield from opening.claim(self._app, self._rail, payout.merchant_id, payout.id, opened)
 
         await self.sender.send([payout.id], sign, claim)
-        self._app.notify_payouts(payout.id)
+        self._app.notifier.publish(Topic.PAYOUT, payout.id)
 
     # -- concluding
 
@@ -534,7 +533,8 @@ class PayoutWorker:
             if payout_outcome.posting is not None:
                 payout = payout_outcome.payout
                 self._app.traces.record_root(payout.id, "payout", payout.created_at_us, now_us)
-        self._app.notify_payouts(*ids)
+        for payout_id in ids:
+            self._app.notifier.publish(Topic.PAYOUT, payout_id)
         self._reorg_watch.add(watched_txs)
         self.sender.remove(ended_txs)
         if lost:

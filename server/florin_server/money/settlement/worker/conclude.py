@@ -159,7 +159,7 @@ class PaymentFinalizer:
         held_money.report_held(outcomes, changed_payments)
         for payment in changed_payments:
             self._record_settle_time(payment, now_us)
-            await self._app.publish_change(payment)
+            self._app.notifier.publish_payment(payment)
         self._blocked_payers.remove(finished_ids)
         self.awaiting_proof.remove(finished_ids)
         self._open_payments.remove(finished_ids)

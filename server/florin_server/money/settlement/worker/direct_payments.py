@@ -224,7 +224,7 @@ class DirectPayments:
             _log.warning(
                 "payment %s was settled by another sender, in %s", payment.id, event.tx_hash
             )
-        await self._app.publish_change(changed_payment)
+        self._app.notifier.publish_payment(changed_payment)
 
     def _report_unknown(self, events: Sequence[SettlementEvent]) -> None:
         """Log money that the treasury received for no known payment; one line a turn."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Protocol
 
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.money.settlement.store import used_nonces
@@ -100,7 +101,7 @@ async def pause_payouts(app: _Context, reason: str) -> None:
     await app.store.write(
         executors.pause_untrusted(list_payout_accounts(app), app.clock.now_us(), reason)
     )
-    app.bus.publish_cache_invalidation()
+    app.notifier.publish(Topic.EXECUTORS)
 
 
 def list_payout_accounts(app: ChainContext) -> list[str]:

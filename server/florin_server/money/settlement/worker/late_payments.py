@@ -10,6 +10,7 @@ from collections.abc import Collection
 from typing import Protocol
 
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import describe_block
 from florin_server.db.context import StorageContext
@@ -143,7 +144,7 @@ class LatePayments:
             option.asset,
             option.payer,
         )
-        app.wake_payouts()
+        app.notifier.publish(Topic.PAYOUTS_DUE)
 
     def _build_return_payout(self, payment: Payment, option: PaymentOption, now_us: int) -> Payout:
         """Return the payout that sends all of it back, fee included."""

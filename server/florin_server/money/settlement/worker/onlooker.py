@@ -111,9 +111,6 @@ class StandbyWorker:
         """Return the keys with which others send."""
         return list(self._keys.values())
 
-    def wake(self) -> None:
-        """Do nothing: this process does not do the work."""
-
     def health(self) -> ChainHealth:
         """Return the latest known state of the work."""
         count = sum(sender.open_transactions for sender in self._keys.values())

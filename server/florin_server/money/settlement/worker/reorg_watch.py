@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Operation
 from florin_server.domain.quarantine import QuarantinedItemKind
@@ -152,7 +153,8 @@ class ReorgWatch:
         undo = _UNDO_OPERATIONS[self._watcher]
         undone = await store.write(undo(chain_id, tx_hashes, affected_items, now_us))
         if self._watcher is ReorgWatcher.PAYOUTS:
-            self._app.notify_payouts(*undone)
+            for payout_id in undone:
+                self._app.notifier.publish(Topic.PAYOUT, payout_id)
         for tx_hash in tx_hashes:
             self._watched_txs.pop(tx_hash, None)
         _log.error(

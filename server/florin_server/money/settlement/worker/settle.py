@@ -14,6 +14,7 @@ from typing import Protocol
 
 from florin_server.base.clock import wait_for_first
 from florin_server.base.context import EventContext, MeterContext
+from florin_server.base.topics import Topic
 from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
@@ -82,6 +83,8 @@ class ChainSettler:
         self._quarantine_version = app.quarantine.version
         self._turn_count = 0
         self._wake_event = asyncio.Event()
+        for topic in (Topic.SETTLEMENT, Topic.RECEIVERS):
+            app.notifier.subscribe(topic, self._wake_event, rail.chain_id)
         self._follower = create_follower(rail)
         self._open_payments = OpenPayments(app, rail, self._follower)
         self._senders = SenderPool(
@@ -90,7 +93,7 @@ class ChainSettler:
             owner,
             self._follower,
             may_send=self._open_payments.may_send,
-            wake=self.wake,
+            wake=self._wake_event.set,
             pauses=pauses,
         )
         self._direct_payments = DirectPayments(app, rail, self._follower)
@@ -111,10 +114,6 @@ class ChainSettler:
         self._problem = ConditionName.SETTLEMENT_STARTING, "starting"
         # the values at the latest check of all conditions
         self._noted_health: tuple[int, tuple[ConditionName, str], list[str]] = 0, self._problem, []
-
-    def wake(self) -> None:
-        """Notify it of an accepted payment."""
-        self._wake_event.set()
 
     @property
     def chain_id(self) -> str:

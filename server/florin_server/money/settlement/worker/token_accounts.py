@@ -11,6 +11,8 @@ import logging
 from collections.abc import Sequence
 from typing import Protocol
 
+from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
@@ -18,13 +20,12 @@ from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.settlement.store import token_accounts
 from florin_server.money.settlement.worker.tx_sender import TxSender
 from florin_server.operations.context import QuarantineContext
-from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import TokenAccounts
 from florin_server.rails.types import RailUnavailable, SignedTransaction
 
 
-class _Context(ChainContext, QuarantineContext, StorageContext, Protocol):
+class _Context(EventContext, QuarantineContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
 
 
@@ -48,7 +49,13 @@ class TokenAccountKeeper:
         self._app = app
         self._rail = rail
         self._check_at_us = 0
+        # accounts were queued since the last check, or may be left in the queue
+        self._has_more = False
+        app.notifier.subscribe(Topic.RECEIVERS, self._expect_more, rail.chain_id)
         self._is_started = False
+
+    def _expect_more(self) -> None:
+        self._has_more = True
 
     async def run_turn(self, sender: TxSender) -> None:
         """Open what one transaction can, if any account is needed and the daily limit allows it.
@@ -73,11 +80,10 @@ class TokenAccountKeeper:
         provider, now_us = self._rail.token_accounts, self._app.clock.now_us()
         if provider is None or not provider.caps.chain:
             return
-        state = self._app.chains[self._rail.chain_id]
         steady_us = self._app.clock.steady_us()
-        if not state.has_new_receivers and steady_us < self._check_at_us:
+        if not self._has_more and steady_us < self._check_at_us:
             return
-        state.has_new_receivers = False
+        self._has_more = False
         self._check_at_us = steady_us + _CHECK_INTERVAL_US
         await self._request_treasury_accounts()
         store, chain_id = self._app.store, self._rail.chain_id
@@ -104,7 +110,7 @@ class TokenAccountKeeper:
             lambda batch: self._open_missing(sender, provider, batch, now_us),
         )
         # there may be more
-        state.has_new_receivers = True
+        self._has_more = True
 
     async def _open_missing(
         self,

@@ -1,17 +1,20 @@
-"""Hints: notifications between processes on one store, so that none has to wait for a sweep.
+"""The wire format of notifications between processes on one store, and the queue of unsent ones.
 
-A hint names what was changed and never its new value: receivers re-read the store. Hints can get
-lost, arrive twice, come from a stranger or be wrong; sweeps and counters in the store find all
-changes.
+A notification on the wire is a hint: it names what was changed and never its new value: receivers
+re-read the store. Hints can get lost, arrive twice, come from a stranger or be wrong; sweeps and
+counters in the store find all changes.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from florin_server.base.meters import Meters
+from florin_server.base.topics import Topic
 
 # the form of messages; those of another form are of another release, and ignored
 _FORMAT = "1"
@@ -24,38 +27,46 @@ _TOKEN = re.compile(
     rf"p:(?P<version>[0-9]{{1,18}}):(?P<payment>{_ID})|(?P<kind>[osr]):(?P<id>{_ID})|[wg]"
 )
 
-_PAYOUT, _SETTLE, _RECEIVERS, _PAY_OUT, _CACHE_INVALIDATION = "o", "s", "r", "w", "g"
+# processes of other releases read these, and ignore a message with a kind that they do not know: a
+# new topic stays in its process until none of them can run
+_KEYED_KINDS: Final[Mapping[Topic, str]] = {
+    Topic.PAYOUT: "o",
+    Topic.SETTLEMENT: "s",
+    Topic.RECEIVERS: "r",
+}
+_PAYOUTS_DUE, _CACHED_DATA = "w", "g"
+_KINDS: Final[Mapping[Topic, str]] = {
+    Topic.PAYOUTS_DUE: _PAYOUTS_DUE,
+    Topic.ACCOUNTS: _CACHED_DATA,
+    Topic.SCREENING: _CACHED_DATA,
+    Topic.EXECUTORS: _CACHED_DATA,
+    Topic.QUARANTINE: _CACHED_DATA,
+}
+_TOPICS: Final = {kind: topic for topic, kind in _KEYED_KINDS.items()}
 
 
 @dataclass(slots=True)
 class BusMessage:
-    """The content of one message: versions of payments by id, ids of payouts, and chains (CAIP-2).
+    """The content of one message: versions of payments by id, and the keys of other topics.
 
-    `settlement_chains` are chains with something to settle, `receiver_chains` those with a new
-    receiver. `payouts_due` means that there is something to pay out, and `cache_invalidation` that
-    cached data was changed.
+    The key of a topic without keys is blank. `invalidates_caches` means that cached data was
+    changed and counted; the counters in the store say which.
     """
 
     payment_versions: dict[str, int] = field(default_factory=dict)
-    payout_ids: set[str] = field(default_factory=set)
-    settlement_chains: set[str] = field(default_factory=set)
-    receiver_chains: set[str] = field(default_factory=set)
-    payouts_due: bool = False
-    cache_invalidation: bool = False
+    keys: dict[Topic, set[str]] = field(default_factory=dict)
+    invalidates_caches: bool = False
 
     def __len__(self) -> int:
-        counts = map(
-            len,
-            (self.payment_versions, self.payout_ids, self.settlement_chains, self.receiver_chains),
-        )
-        return sum(counts) + self.payouts_due + self.cache_invalidation
+        counts = map(len, (self.payment_versions, *self.keys.values()))
+        return sum(counts) + self.invalidates_caches
 
 
 class ProcessBus:
     """Messages to other processes, until they are sent; without origin there are none.
 
-    `origin` is this process, 16 hex digits that no other has. `listening` is true while messages of
-    others are received.
+    `origin` is this process, 16 hex digits that no other has. `is_listening` is true while messages
+    of others are received.
     """
 
     def __init__(self, origin: str = "", meters: Meters | None = None) -> None:
@@ -77,26 +88,14 @@ class ProcessBus:
             self._payments[payment_id] = max(version, self._payments.get(payment_id, 0))
             self._pending.set()
 
-    def publish_payouts(self, *ids: str) -> None:
-        """Add payouts that may have changed."""
-        for payout_id in ids:
-            self._enqueue(f"{_PAYOUT}:{payout_id}")
-
-    def publish_settlement(self, chain_id: str) -> None:
-        """Add a chain with something to settle."""
-        self._enqueue(f"{_SETTLE}:{chain_id}")
-
-    def publish_receivers(self, chain_id: str) -> None:
-        """Add a chain with a new receiver."""
-        self._enqueue(f"{_RECEIVERS}:{chain_id}")
-
-    def publish_payouts_due(self) -> None:
-        """Add that there can be something to pay out."""
-        self._enqueue(_PAY_OUT)
-
-    def publish_cache_invalidation(self) -> None:
-        """Add that cached data was changed and counted."""
-        self._enqueue(_CACHE_INVALIDATION)
+    def publish(self, topic: Topic, key: str) -> None:
+        """Add a notification of a topic other than payments, unless it stays in its process."""
+        if (kind := _KEYED_KINDS.get(topic)) is not None:
+            if not key:
+                raise ValueError(f"notifications of {topic} have a key")
+            self._enqueue(f"{kind}:{key}")
+        elif topic is not Topic.WEBHOOKS:
+            self._enqueue(_KINDS[topic])
 
     async def next_message(self) -> tuple[str, int]:
         """Return the next message, once there is one, and how many hints are in it."""
@@ -163,14 +162,9 @@ def parse_message(text: str) -> tuple[str, BusMessage | None]:
         if match["payment"]:
             message.payment_versions[match["payment"]] = int(match["version"])
         elif match["kind"]:
-            named = {
-                _PAYOUT: message.payout_ids,
-                _SETTLE: message.settlement_chains,
-                _RECEIVERS: message.receiver_chains,
-            }
-            named[match["kind"]].add(match["id"])
-        elif token == _PAY_OUT:
-            message.payouts_due = True
+            message.keys.setdefault(_TOPICS[match["kind"]], set()).add(match["id"])
+        elif token == _PAYOUTS_DUE:
+            message.keys[Topic.PAYOUTS_DUE] = {""}
         else:
-            message.cache_invalidation = True
+            message.invalidates_caches = True
     return origin, message

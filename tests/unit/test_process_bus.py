@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.app.hints import paced
-from florin_server.app.hints.paced import Debouncer
-from florin_server.app.hints.tell import get_backoff_s
-from florin_server.base.hints import BusMessage, ProcessBus, parse_message
+from florin_server.app.process_bus import debouncer
+from florin_server.app.process_bus.debouncer import Debouncer
+from florin_server.app.process_bus.sender import get_backoff_s
 from florin_server.base.meters import Meters
+from florin_server.base.process_bus import BusMessage, ProcessBus, parse_message
+from florin_server.base.topics import Topic
 from florin_server.db.engine.notices import NOTIFICATION_BYTES_MAX
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -38,24 +39,61 @@ async def test_published_hints_are_received_by_a_peer():
     hints, there = ProcessBus(OWN), ProcessBus(OTHER)
     hints.publish_payment("pay_1", 3)
     hints.publish_payment("pay_2", 1)
-    hints.publish_payouts("pout_1", "rfnd_1")
-    hints.publish_settlement(CHAIN)
-    hints.publish_receivers("eip155:1")
-    hints.publish_payouts_due()
-    hints.publish_cache_invalidation()
+    hints.publish(Topic.PAYOUT, "pout_1")
+    hints.publish(Topic.PAYOUT, "rfnd_1")
+    hints.publish(Topic.SETTLEMENT, CHAIN)
+    hints.publish(Topic.RECEIVERS, "eip155:1")
+    hints.publish(Topic.PAYOUTS_DUE, "")
+    hints.publish(Topic.ACCOUNTS, "")
     ((text, count),) = await texts(hints)
     message = there.receive(text)
     assert message == BusMessage(
-        {"pay_1": 3, "pay_2": 1}, {"pout_1", "rfnd_1"}, {CHAIN}, {"eip155:1"}, True, True
+        {"pay_1": 3, "pay_2": 1},
+        {
+            Topic.PAYOUT: {"pout_1", "rfnd_1"},
+            Topic.SETTLEMENT: {CHAIN},
+            Topic.RECEIVERS: {"eip155:1"},
+            Topic.PAYOUTS_DUE: {""},
+        },
+        invalidates_caches=True,
     )
     assert count == len(message) == 8
+
+
+CACHED = [Topic.ACCOUNTS, Topic.SCREENING, Topic.EXECUTORS, Topic.QUARANTINE]
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "token"),
+    [
+        (Topic.PAYOUT, "pout_1", "o:pout_1"),
+        (Topic.SETTLEMENT, CHAIN, f"s:{CHAIN}"),
+        (Topic.RECEIVERS, CHAIN, f"r:{CHAIN}"),
+        (Topic.PAYOUTS_DUE, "", "w"),
+        *((topic, "", "g") for topic in CACHED),
+    ],
+)
+async def test_processes_of_other_releases_can_read_a_topic(topic, key, token):
+    hints = ProcessBus(OWN)
+    hints.publish(topic, key)
+    assert await texts(hints) == [(f"1 {OWN} {token}", 1)]
+
+
+async def test_unknown_kinds_are_not_sent_to_other_releases():
+    """Those processes would ignore the rest of the message, too."""
+    hints = ProcessBus(OWN)
+    hints.publish(Topic.WEBHOOKS, "")
+    for topic in (Topic.PAYOUT, Topic.SETTLEMENT, Topic.RECEIVERS):
+        with pytest.raises(ValueError, match="have a key"):
+            hints.publish(topic, "")
+    assert await texts(hints) == []
 
 
 async def test_repeated_hints_are_sent_once_with_the_newest_version():
     hints = ProcessBus(OWN)
     for version in (1, 3, 2):
         hints.publish_payment("pay_1", version)
-        hints.publish_payouts_due()
+        hints.publish(Topic.PAYOUTS_DUE, "")
     ((text, count),) = await texts(hints)
     assert count == 2
     assert parse_message(text)[1].payment_versions == {"pay_1": 3}
@@ -66,7 +104,7 @@ async def test_waiting_sender_gets_the_next_hint():
     waits = asyncio.create_task(hints.next_message())
     await asyncio.sleep(0)
     assert not waits.done()
-    hints.publish_settlement(CHAIN)
+    hints.publish(Topic.SETTLEMENT, CHAIN)
     assert await waits == (f"1 {OWN} s:{CHAIN}", 1)
 
 
@@ -74,14 +112,17 @@ async def test_texts_are_short_and_nothing_is_left_out():
     hints, named = ProcessBus(OWN), {f"pay_{n:027}": n for n in range(1000)}
     for payment_id, version in named.items():
         hints.publish_payment(payment_id, version)
-    hints.publish_payouts_due()
+    hints.publish(Topic.PAYOUTS_DUE, "")
     results = await texts(hints)
     assert all(len(text.encode()) < NOTIFICATION_BYTES_MAX for text, _ in results)
     assert 4 < len(results) < 10
     messages = [parse_message(text)[1] for text, _ in results]
     assert {k: v for message in messages for k, v in message.payment_versions.items()} == named
     # messages for workers come before those for watchers
-    assert [message.payouts_due for message in messages] == [True, *[False] * (len(results) - 1)]
+    assert [Topic.PAYOUTS_DUE in message.keys for message in messages] == [
+        True,
+        *[False] * (len(results) - 1),
+    ]
 
 
 async def test_pending_hints_are_bounded():
@@ -89,7 +130,7 @@ async def test_pending_hints_are_bounded():
     hints = ProcessBus(OWN, meters)
     for number in range(12_000):
         hints.publish_payment(f"pay_{number}", 1)
-    hints.publish_payouts("pout_1")
+    hints.publish(Topic.PAYOUT, "pout_1")
     # a pending message can still get a newer version
     hints.publish_payment("pay_1", 2)
     assert counted(meters)["dropped"] == 2001
@@ -99,7 +140,7 @@ async def test_pending_hints_are_bounded():
 async def test_bus_without_an_origin_stores_nothing():
     hints = ProcessBus()
     hints.publish_payment("pay_1", 1)
-    hints.publish_cache_invalidation()
+    hints.publish(Topic.ACCOUNTS, "")
     assert not hints.is_enabled
     assert await texts(hints) == []
 
@@ -171,7 +212,7 @@ async def test_continuous_requests_are_debounced(monkeypatch):
 
     work = Work()
     looks = Debouncer(work, 0.05)
-    monkeypatch.setattr(paced.asyncio, "sleep", pause)
+    monkeypatch.setattr(debouncer.asyncio, "sleep", pause)
     running = asyncio.create_task(looks.run())
     looks.trigger()
     await work.again()

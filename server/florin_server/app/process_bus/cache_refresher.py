@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from florin_server.app.hints.paced import Debouncer
+from florin_server.app.process_bus.debouncer import Debouncer
 from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db import generations
 from florin_server.db.context import StorageContext
@@ -75,16 +76,15 @@ class CacheRefresher:
             await self._app.clock.sleep(_POLL_S)
 
     async def _refresh_accounts(self) -> None:
-        self._app.account_invalidation.invalidate()
+        self._app.notifier.notify(Topic.ACCOUNTS)
 
     async def _refresh_quarantine(self) -> None:
         generation = self._app.quarantine.version
         await self._app.quarantine.reload()
         if self._app.quarantine.version != generation:
             # an item was returned: its worker checks now
-            for settler in self._app.settlers.values():
-                settler.wake()
-            self._app.wake_local_payouts()
+            self._app.notifier.notify_all(Topic.SETTLEMENT)
+            self._app.notifier.notify_all(Topic.PAYOUTS_DUE)
 
     async def _refresh_executors(self) -> None:
         paused = await self._app.store.read(executors.list_pauses())

@@ -1,4 +1,4 @@
-"""Notifies other processes of changes of this one."""
+"""Sends the notifications of this process to the others on the store."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ _log = logging.getLogger(__name__)
 _BACK_OFF_S, _BACK_OFF_MAX_S, _DOUBLINGS_MAX = 0.1, 5.0, 6
 
 
-async def publish(app: _Context, notices: NotificationChannel) -> None:
+async def send_messages(app: _Context, channel: NotificationChannel) -> None:
     """Run until canceled: one message at a time, with all changes since the last one."""
     failures = 0
     while True:
-        text, count = await app.bus.next_message()
+        text, count = await app.notifier.bus.next_message()
         try:
-            await notices.publish(text)
+            await channel.publish(text)
         except StoreError as error:
             app.meters.record_hints("dropped", count)
             if not failures:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App
-from florin_server.app.hints.hear import BusListener
-from florin_server.app.hints.jobs import get_jobs
-from florin_server.app.hints.remembered import CacheRefresher
+from florin_server.app.process_bus.cache_refresher import CacheRefresher
+from florin_server.app.process_bus.jobs import get_jobs
+from florin_server.app.process_bus.listener import BusListener
 from florin_server.base.clock import TestClock
-from florin_server.base.hints import ProcessBus
+from florin_server.base.process_bus import ProcessBus
+from florin_server.base.topics import Topic
 from florin_server.compliance.screening import store as blocklists
 from florin_server.db import generations
 from florin_server.db.engine.query import StoreUnavailable
@@ -37,13 +37,14 @@ class Wire:
 
     def __init__(self) -> None:
         self.heard: Callable[[str], None] = lambda _text: None
+        self.started: Callable[[], None] = lambda: None
         self.messages: list[str] = []
 
     async def publish(self, text: str) -> None:
         self.messages.append(text)
 
     async def listen(self, clock, on_start, on_message) -> None:
-        self.heard = on_message
+        self.heard, self.started = on_message, on_start
         on_start()
         await asyncio.Event().wait()
 
@@ -81,8 +82,8 @@ class Process:
 @pytest.fixture
 async def process(store, tmp_path, monkeypatch):
     core = build_core(Settings(home=tmp_path), store, TestClock(NOW_US), [])
-    app = replace(build_app(core), bus=ProcessBus("0123456789abcdef"))
-    created_process = Process(app, store, monkeypatch)
+    core.notifier.bus = ProcessBus("0123456789abcdef")
+    created_process = Process(build_app(core), store, monkeypatch)
     # the last of the reads at the start
     await wait_until(lambda: "list_pauses" in created_process.read_names)
     yield created_process
@@ -91,8 +92,10 @@ async def process(store, tmp_path, monkeypatch):
 
 async def test_unwatched_change_causes_no_reads(process, store):
     of = await create_payment(store)
-    ended = asyncio.create_task(anext(aiter(process.app.payment_feed.watch(of.id, of.version))))
-    await wait_until(lambda: process.app.payment_feed.watcher_count, 1)
+    ended = asyncio.create_task(
+        anext(aiter(process.app.notifier.payments.watch(of.id, of.version)))
+    )
+    await wait_until(lambda: process.app.notifier.payments.watcher_count, 1)
     changed = await store.write(payments.cancel(of.id, CancellationReason.BY_MERCHANT, LATER_US))
     await wait_until(lambda: READS & {*process.read_names})
     process.read_names.clear()
@@ -108,10 +111,11 @@ async def test_unwatched_change_causes_no_reads(process, store):
 
 async def test_only_caches_with_a_new_version_are_refreshed(store, tmp_path):
     app = build_app(build_core(Settings(home=tmp_path), store, TestClock(NOW_US), []))
-    remembered, accounts = CacheRefresher(app), app.account_invalidation
+    remembered, invalidations = CacheRefresher(app), list[Topic]()
+    app.notifier.subscribe(Topic.ACCOUNTS, lambda: invalidations.append(Topic.ACCOUNTS))
     # earlier reads may have changed since
     await remembered.refresh()
-    assert accounts.version == 1
+    assert len(invalidations) == 1
     await remembered.refresh()
     for kind, generation in (
         (CacheKind.SCREENING, 1),
@@ -120,13 +124,13 @@ async def test_only_caches_with_a_new_version_are_refreshed(store, tmp_path):
     ):
         await store.write(generations.bump(kind))
         await remembered.refresh()
-        assert accounts.version == generation
+        assert len(invalidations) == generation
     await remembered.refresh()
-    assert accounts.version == 2
+    assert len(invalidations) == 2
     # a listener was disconnected
     remembered.invalidate()
     await remembered.refresh()
-    assert accounts.version == 3
+    assert len(invalidations) == 3
 
 
 async def test_failed_cache_refresh_is_retried_next_time(store, tmp_path, monkeypatch):
@@ -161,16 +165,47 @@ async def test_payout_follower_is_notified_of_a_change(process):
     async def read() -> str:
         return next(states)
 
-    following = process.app.payout_feed.follow("pout_1", read, lambda item: item == "done")
+    following = process.app.notifier.payouts.follow("pout_1", read, lambda item: item == "done")
     assert await anext(following) == "waiting"
     ended = asyncio.create_task(anext(following))
-    await wait_until(lambda: process.app.payout_feed.follower_count, 1)
+    await wait_until(lambda: process.app.notifier.payouts.follower_count, 1)
     process.wire.heard(f"{FOREIGN}o:pout_1 o:pout_2")
     assert await asyncio.wait_for(ended, PATIENCE_S) == "done"
 
 
+@pytest.mark.parametrize(
+    ("token", "topic", "key"),
+    [
+        ("s:eip155:1", Topic.SETTLEMENT, "eip155:1"),
+        ("r:eip155:1", Topic.RECEIVERS, "eip155:1"),
+        ("w", Topic.PAYOUTS_DUE, ""),
+        ("p:1:pay_1", Topic.PAYMENT, ""),
+        ("o:pout_1", Topic.PAYOUT, ""),
+        ("o:pout_1", Topic.PAYOUT, "pout_1"),
+    ],
+)
+async def test_subscriber_is_notified_of_a_change_in_another_process(process, token, topic, key):
+    changed, unrelated = asyncio.Event(), asyncio.Event()
+    process.app.notifier.subscribe(topic, changed, key)
+    process.app.notifier.subscribe(topic, unrelated, "another")
+    process.wire.heard(FOREIGN + token)
+    await asyncio.wait_for(changed.wait(), PATIENCE_S)
+    assert not unrelated.is_set()
+
+
+async def test_new_connection_notifies_every_subscriber_of_work(process):
+    events = {
+        topic: asyncio.Event() for topic in (Topic.SETTLEMENT, Topic.PAYOUTS_DUE, Topic.PAYOUT)
+    }
+    for (topic, event), key in zip(events.items(), ("eip155:1", "", "pout_1"), strict=True):
+        process.app.notifier.subscribe(topic, event, key)
+    process.wire.started()
+    for event in events.values():
+        await asyncio.wait_for(event.wait(), PATIENCE_S)
+
+
 async def test_process_with_an_exclusive_store_publishes_nothing(tmp_path, store):
     app = build_app(build_core(Settings(home=tmp_path), store, TestClock(NOW_US), []))
-    assert app.bus.is_enabled is not store.is_exclusive
+    assert app.notifier.bus.is_enabled is not store.is_exclusive
     jobs = get_jobs(app)
     assert bool(jobs) is not store.is_exclusive

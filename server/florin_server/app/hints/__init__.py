@@ -1,1 +1,0 @@
-"""Notifications between processes on one store of what they changed."""

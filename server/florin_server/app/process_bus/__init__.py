@@ -1,0 +1,1 @@
+"""The jobs that exchange notifications with other processes on one store."""
