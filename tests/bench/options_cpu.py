@@ -75,7 +75,7 @@ PARTS = {
 BACKGROUND = {
     "/worker/": _WORKERS,
     "/worker.py": _WORKERS,
-    "app/hints/": _WORKERS,
+    "app/process_bus/": _WORKERS,
     "app/housekeeping/": _WORKERS,
     "app/workers.py": _WORKERS,
 }
