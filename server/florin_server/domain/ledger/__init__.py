@@ -1,1 +1,1 @@
-"""The ledger: accounts, journals and postings; `store/ledger` stores them."""
+"""The ledger: accounts, journals and postings; `money/ledger/store` stores them."""

@@ -10,7 +10,7 @@ down_revision = "v0022"
 branch_labels = None
 depends_on = None
 
-# `store.upgrades.older_releases` fills in settlements of earlier payments, and the format of
+# `money.outbox.store.older_releases` fills in settlements of earlier payments, and the format of
 # endpoints, because processes of the earlier release count events differently.
 _API = (
     "UPDATE webhook_endpoint SET version = (SELECT partner.version_pin FROM partner"
