@@ -6,7 +6,6 @@ from typing import Any
 
 from florin_gateway.jsonencode import EncoderCompiler
 from florin_gateway.profiles import JsonProfile
-from google.protobuf.message import Message
 
 _ENCODERS = EncoderCompiler(JsonProfile.SPEC)
 
@@ -14,8 +13,3 @@ _ENCODERS = EncoderCompiler(JsonProfile.SPEC)
 def to_rest_json(message: Any) -> Any:
     """Return the JSON that REST returns for a message."""
     return _ENCODERS.get_encoder(message.DESCRIPTOR)(message)
-
-
-def to_rest_enum(message: Message, member: str) -> str:
-    """Return the REST name of an enum member's value; a dash if it is not set."""
-    return str(to_rest_json(message).get(member) or "-")
