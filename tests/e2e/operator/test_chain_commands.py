@@ -52,11 +52,6 @@ WETH = "0x4200000000000000000000000000000000000006"
 
 
 @pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def run(home, forks):
     return ChainCommands(forks, home).run_chain
 

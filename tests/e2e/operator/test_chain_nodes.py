@@ -13,11 +13,6 @@ pytestmark = pytest.mark.long
 
 
 @pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def run(home, forks):
     return ChainCommands(forks, home).run_chain
 

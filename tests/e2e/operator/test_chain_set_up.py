@@ -42,11 +42,6 @@ CODE = {text.lower(): load_artifact("DevWalletFactory").runtime for text in (FAC
 
 
 @pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def run(home, forks):
     return ChainCommands(forks, home).run
 
