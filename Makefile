@@ -1,24 +1,30 @@
-# setup: environment and install · demo: one real payment, then stays up · up: the service alone
+# setup: create .venv and install Florin
+# demo: start the service and make one payment · up: start the service
+# check: run the quick tests · verify: check format, types, imports and generated files, without tests
+# test: run verify and all tests except slow ones; with CI=true also those, and PostgreSQL
+# fmt: format and fix · gen: generate code, documents and the dashboard · lock: renew the pinned requirements
+# race, chaos, kills, failover, poison, soak, tamper, prove, fuzz-model, fuzz-refunds: long forms of tests, up to an hour
+# chainlab: payments, payouts and reorganizations on each kind of chain; ONLY="base bsc" selects some
+# fuzz-api: send 20,000 generated requests, and compare each answer with the OpenAPI document
+# fuzz-wallet: run `florin pay` against a lying server and node, with 10,000 changed options
+# mutate: change the code in small ways, and list the changes that no test detects (an hour or two)
+# alone: run each test of `test` in its own process (half an hour)
+# shuffle: run the tests of `test` 20 times, in other orders and with other seeds (hours)
+# bench: measure, and write build/bench.json and build/bench.md; ONLY='create verify' selects some subjects
+# notebooks: run every notebook without Jupyter
+# gallery: run the analyses, and update docs/gallery where the results differ
+# screenshots: update the pictures of pages in docs/pictures · screenshots-check: compare the pages with them
+# newcomer: time the way from a clone to the first notebook; installs everything again
 # contracts: compile the Solidity sources (needs Node)
-# chainlab: payments, payouts and reorganizations under each profile of a chain; with ONLY="base bsc" those
-# race, chaos, kills, poison, soak, tamper, prove, fuzz-model, fuzz-refunds: long forms of tests, a minute to most of an hour
-# check: the quick tests, while you work · verify: checks without running anything
-# test: verify, and beside it all tests but slow ones; with CI=true those too, and on PostgreSQL · gen, fmt: write
-# bench: figures, into build/bench.json and build/bench.md; with ONLY='create verify' those of some subjects
-# mutate: small changes of the code, told if no test notices them (an hour or two)
-# alone: each test that `test` runs in a process of its own (half an hour)
-# shuffle: what `test` runs, 20 times, in other orders and with other seeds (hours)
-# notebooks: every notebook, run without Jupyter
-# gallery: the analyses' charts and figures in docs/gallery, made anew where they changed
-# screenshots: pictures of the hosted pages in docs/pictures · screenshots-check: do they look so still?
-# newcomer: from a clone to the first notebook, timed; installs everything anew
-# fuzz-api: 20,000 made-up requests, each answer held against the OpenAPI document
-# fuzz-wallet: `florin pay` against a lying server and node, 10,000 changed options
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
-RUN := $(VENV)/.run
-DEV := $(VENV)/.dev
+# installed last, and touched: newer than what they were installed from
+RUN := $(BIN)/florin
+DEV := $(BIN)/pytest
+
+# an installation that failed is not taken for a finished one
+.DELETE_ON_ERROR:
 
 .PHONY: setup demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
 
@@ -40,10 +46,10 @@ demo: $(RUN)
 up: $(RUN)
 	$(BIN)/florin up
 
-# three on two processors: tests wait for processes of their own for half of the time
+# three workers on two processors: tests wait for other processes half of the time
 PYTEST := TMPDIR="$$($(BIN)/python -m tests.scratch)" $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-# what takes minutes: campaigns, benches, browsers, notebooks
+# without CI, tests that take minutes are left out: campaigns, benches, browsers, notebooks
 ifneq ($(CI),true)
 TIER := -m "not slow"
 endif
@@ -51,13 +57,13 @@ endif
 check: $(DEV)
 	$(PYTEST) -m "not long and not slow" tests/unit tests/gateway tests/contract/store tests/contract/gateway
 
-# services on PostgreSQL: the store's own tests run on every engine anyway
+# tests of services that run again on PostgreSQL; the store's own tests run on every engine anyway
 ON_SERIALIZABLE := tests/contract/payouts tests/contract/settlement/test_settler.py \
 	tests/e2e/payouts tests/e2e/payments/test_evm_stories.py tests/e2e/payments/test_idempotency.py
 ON_POSTGRES := $(ON_SERIALIZABLE) tests/e2e/payments tests/e2e/accounts tests/e2e/lists \
 	tests/chaos/test_kill.py tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_remembered.py tests/wire/test_unsafe_text.py
 
-# what verify has to say comes last, where it is read
+# the output of verify is printed last, where it is seen
 test: $(DEV)
 	@mkdir -p build
 	@make --no-print-directory verify > build/verify.log 2>&1 & verify=$$!; \
@@ -68,7 +74,7 @@ ifeq ($(CI),true)
 	FLORIN_TEST_STORE=postgres $(PYTEST) $(ON_POSTGRES)
 	FLORIN_TEST_STORE=postgres-serializable $(PYTEST) $(ON_SERIALIZABLE)
 else
-	@echo 'Left out, as they take minutes: tests that are marked slow. `make test CI=true` runs all there are.'
+	@echo 'Tests that are marked slow did not run. `make test CI=true` runs them too.'
 endif
 
 chainlab: $(DEV)
@@ -159,7 +165,7 @@ fmt: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# client and gateway are in the folder: `setup` installs them from there
+# client and gateway are not in the lock files: `setup` installs them from their folders
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
 	--no-emit-package florin-client --no-emit-package grpc-rest-gateway --no-emit-package grpc-rest-gateway-options \
 	pyproject.toml --extra docs --extra postgres

@@ -67,7 +67,7 @@ async def followed(folder: Path, *, fresh: bool) -> Steps:
         assert "\nsucceeded  transaction 0x" in text, text
         if fresh:
             # the target's first line is the last step of the set-up
-            set_up = (walk.folder / ".venv" / ".run").stat().st_mtime - time.time()
+            set_up = (walk.folder / ".venv/bin/florin").stat().st_mtime - time.time()
             steps.durations.append(("make demo: set up", time.monotonic() + set_up - steps.since))
             steps.since = time.monotonic() + set_up
         steps.done("make demo: to the payment that succeeded")

@@ -18,6 +18,7 @@ from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.evm.settings import EvmCoinSettings
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import (
     Asset,
     PayableAsset,
@@ -99,7 +100,9 @@ async def _sent(lab: EvmChainHarness, asset_id: str, means: PayableAsset, most: 
     split = Split(to_account(MERCHANT), to_account(FEES), FEE, settled=True)
     way, token = replace(means, payer=payer), lab.rail.assets[asset_id]
     number = 20_000 + len(means.approvals)
-    option = lab.rail.offers.build_option(make_payment(number), payer, way, token, PRICE, split, 0)
+    option = lab.rail.offers.build_option(
+        OptionOffer(make_payment(number), payer, way, token, PRICE, split, 0)
+    )
     issued = await lab.rail.offers.resolve_build(option, (), 0)
     if issued is None:
         raise RuntimeError("the build was not resolved")
@@ -190,6 +193,6 @@ def _offered(
     payment = make_payment(number)
     split = Split(to_account(MERCHANT), to_account(FEES), FEE, settled=True)
     option = lab.rail.offers.build_option(
-        payment, payer, PayableAsset(payer, token.id), token, PRICE, split, 0
+        OptionOffer(payment, payer, PayableAsset(payer, token.id), token, PRICE, split, 0)
     )
     return payment, option

@@ -26,6 +26,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.reading.node import LATEST, build_call
 from florin_server.rails.evm.sending.fees import KEY_GAS, compute_dry_run_gas
 from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.bench.node import CHAIN_ID, Node, nodes
@@ -131,7 +132,7 @@ def sold(rail: EvmRail, number: int) -> SettlementItem:
     payer = f"{rail.chain_id}:{wallet.address.lower()}"
     split = Split(f"{rail.chain_id}:{MERCHANT}", f"{rail.chain_id}:{FEES}", 0, settled=True)
     option = rail.offers.build_option(
-        payment, payer, PayableAsset(payer, token.id), token, PRICE, split, 0
+        OptionOffer(payment, payer, PayableAsset(payer, token.id), token, PRICE, split, 0)
     )
     return make_settlement_item(payment, option, sign_option(wallet, option))
 

@@ -104,10 +104,18 @@ class Audit(Auditor):
 
     def _compute_change(self, asset: str, account: str) -> int:
         """Return how much payments and refunds changed an account's balance of an asset."""
-        change = self.sum_received(asset, account) - self.sum_spent(asset, account)
+        change = self.sum_received(asset, account) - self._sum_spent(asset, account)
         if account.lower() in {treasury.lower() for treasury in self.target.treasuries}:
             return change - self.sum_refunded(asset)
         return change + self.sum_refunded(asset, account)
+
+    def _sum_spent(self, asset: str, payer: str) -> int:
+        """Return the amount that a payer spent on payments and unmatched money."""
+        return sum(
+            row.value
+            for row in (*self._paid_payments, *self._late_payments)
+            if row.asset == asset and row.payer.rpartition(":")[2].lower() == payer.lower()
+        )
 
     async def _check_wallets(self) -> None:
         """Check that each wallet has its booked balance, plus the faucets' gifts of the run."""

@@ -187,8 +187,10 @@ def make_case(
     account = to_account(payer.address)
     split = Split(to_account(MERCHANT), to_account(FEES), FEE, settled=True)
     asset = lab.rail.assets[token]
-    offered = OptionOffer(payment, account, account, asset, PRICE, split, now_us=0)
-    option = terms.build_option(chain or lab.rail.chain, offered, PayableAsset(account, token))
+    offered = OptionOffer(
+        payment, account, PayableAsset(account, token), asset, PRICE, split, now_us=0
+    )
+    option = terms.build_option(chain or lab.rail.chain, offered)
     _signer, text = json.loads(option.actions[-1].params_json)
     document = json.loads(text)
     return Case(payer, payment, option, document, sign(payer.owner, document))

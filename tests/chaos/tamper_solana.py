@@ -32,7 +32,7 @@ from florin_server.rails.solana.paying.check import compute_highest_fee
 from florin_server.rails.solana.paying.message import compile_message, serialize_message
 from florin_server.rails.solana.settings import SolanaChainSettings, SolanaCoinSettings
 from florin_server.rails.solana.setup.discovery import build_coin_asset, build_token_asset
-from florin_server.rails.types import Asset
+from florin_server.rails.types import Asset, PayableAsset
 from solders.account import Account
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
@@ -171,7 +171,9 @@ def make_offer(
 ) -> tuple[PaymentOption, ResolvedBuild, MessageV0]:
     payer = f"{chain.caip2}:{buyer}"
     program = asset.address if asset.peg is None else str(spl.TOKEN)
-    offered = OptionOffer(payment, payer, payer, asset, VALUE, make_split(FEE), now_us=0)
+    offered = OptionOffer(
+        payment, payer, PayableAsset(payer, asset.id), asset, VALUE, make_split(FEE), now_us=0
+    )
     option = terms.build_option(chain, offered, program)
     own = terms.SolanaOptionTerms.from_option(option).build_instructions(
         chain, RELAYER.pubkey, str(buyer)

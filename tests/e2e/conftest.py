@@ -25,6 +25,12 @@ def up(tmp_path_factory, forks):
 
 
 @pytest.fixture
+def home(tmp_path) -> Path:
+    """Return where a test's own installation is created."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
 def stopped(tmp_path) -> Path:
     """Return the state of an installation that has run."""
 

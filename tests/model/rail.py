@@ -17,7 +17,6 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import (
     Action,
     FreeNonce,
-    Payment,
     PaymentOption,
     ResolvedBuild,
 )
@@ -27,8 +26,8 @@ from florin_server.domain.settlement.chain_txs import (
     PayerKind,
     SettlementItem,
 )
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.pace import PaceMeter
-from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.types import (
     Asset,
     BlockView,
@@ -222,24 +221,14 @@ class FakeRail:
     ) -> str | None:
         return None
 
-    def build_option(
-        self,
-        payment: Payment,
-        account: str,
-        payable: PayableAsset,
-        asset: Asset,
-        value: int,
-        split: Split,
-        now_us: int,
-        quote: PriceQuote | None = None,
-    ) -> PaymentOption:
-        payer = payable.payer
+    def build_option(self, offer: OptionOffer) -> PaymentOption:
+        payment, payer, asset, value = offer.payment, offer.payer, offer.asset, offer.value
         option_id = "opt_" + _hash(payment.id, payer, asset.id, value)[2:34]
         params = json.dumps([payer.rpartition(":")[2], json.dumps({"option": option_id})])
         return PaymentOption(
             id=option_id,
             payment_id=payment.id,
-            account=account,
+            account=offer.account,
             payer=payer,
             chain_id=CHAIN,
             asset=asset.id,
@@ -251,10 +240,10 @@ class FakeRail:
             terms={
                 "ref": _hash("reference", option_id),
                 "until": payment.expires_at + GRACE_S,
-                "dest": split.dest,
-                "settled": split.settled,
+                "dest": offer.split.dest,
+                "settled": offer.split.settled,
             },
-            created_at_us=now_us,
+            created_at_us=offer.now_us,
             reference=_hash("reference", option_id),
         )
 

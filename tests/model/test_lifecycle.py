@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from florin_server.api.payments.codec import PaymentCodec
+from florin_server.api.payments import codec
 from florin_server.db.engine.query import Statement, param
 from florin_server.db.tables.tables import payment
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Payment, PaymentStatus
+from florin_server.domain.payments.polling import compute_poll_ms
 from florin_server.domain.payments.state import PAYMENT_TRANSITIONS, PaymentStateEvent
 from florin_server.idempotency.service import run_once
 from florin_server.money.payments.service import create
@@ -84,11 +85,12 @@ def forgets_keys(patch: pytest.MonkeyPatch) -> None:
 
 
 def tells_payments_that_are_over_to_poll(patch: pytest.MonkeyPatch) -> None:
-    usual = PaymentCodec._compute_poll_ms  # noqa: SLF001  (the bug is inside)
     patch.setattr(
-        PaymentCodec,
-        "_compute_poll_ms",
-        lambda self, item: 1000 if item.status is PaymentStatus.CANCELLED else usual(self, item),
+        codec,
+        "compute_poll_ms",
+        lambda status, settle_s: (
+            1000 if status is PaymentStatus.CANCELLED else compute_poll_ms(status, settle_s)
+        ),
     )
 
 

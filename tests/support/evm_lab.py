@@ -32,6 +32,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import (
     PayableAsset,
     RailUnavailable,
@@ -235,7 +236,9 @@ class EvmChainHarness:
         split = Split(to_account(MERCHANT), to_account(FEES) if fee else None, fee, settled=True)
         means = PayableAsset(account, TOKEN)
         return self.rail.offers.build_option(
-            payment, account, means, self.rail.assets[TOKEN], value, split, self.clock.now_us()
+            OptionOffer(
+                payment, account, means, self.rail.assets[TOKEN], value, split, self.clock.now_us()
+            )
         )
 
     async def payable(

@@ -149,9 +149,9 @@ def clone_working_tree(folder: Path) -> None:
     (folder / ".venv").mkdir()
     for text in ("bin", "lib", "pyvenv.cfg"):
         (folder / ".venv" / text).symlink_to(Path(sys.prefix) / text)
-    for text in (".run", ".dev"):
-        # newer than what it is made from
-        (folder / ".venv" / text).touch()
+    for text in ("florin", "pytest"):
+        # newer than the copied requirements, so that make installs nothing
+        (folder / ".venv" / "bin" / text).touch()
 
 
 async def start_terminal(walk: NewcomerWalk, name: str, script: str) -> None:

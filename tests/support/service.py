@@ -18,6 +18,7 @@ from florin_server.settings import (
 
 from tests.support import postgres
 from tests.support.chains import EmbeddedChains, EvmChains
+from tests.support.health import has_condition
 from tests.support.until import wait_until
 
 # a stopped clock never refills a limit
@@ -93,7 +94,7 @@ async def wait_started(service: FlorinService) -> None:
                 (app.payout_workers, ConditionName.PAYOUTS_STARTING),
             )
             for chain_id, worker in workers.items()
-            if worker.health().has_condition(name)
+            if has_condition(worker.health(), name)
         }
         unbegun = {
             chain_id for chain_id, state in app.chains.items() if not state.has_opening_balances

@@ -22,6 +22,7 @@ from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem, T
 from florin_server.money.payments.service import funding
 from florin_server.money.payouts.service.opening import list_receiving_accounts
 from florin_server.rails.connection.jsonrpc import LocalTransport
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaAssetSettings, SolanaChainSettings
@@ -100,13 +101,15 @@ class SolanaRailHarness:
         assert payer is not None
         await self.payable([payer], {asset_id: value})
         option = self.rail.offers.build_option(
-            payment,
-            buyer.account,
-            PayableAsset(payer, asset_id),
-            self.rail.assets[asset_id],
-            value,
-            make_split(**route),
-            START_S * 1_000_000,
+            OptionOffer(
+                payment,
+                buyer.account,
+                PayableAsset(payer, asset_id),
+                self.rail.assets[asset_id],
+                value,
+                make_split(**route),
+                START_S * 1_000_000,
+            )
         )
         return payment, option
 

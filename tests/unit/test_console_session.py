@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from florin_server.base.clock import TestClock
 from florin_server.web.console.session import SessionManager
-from florin_server.web.console.site import is_same_origin, parse_return_path
+from florin_server.web.console.site import parse_return_path
+from florin_server.web.forms import is_same_origin_form
 from grpc_rest_gateway.plain import PlainRequest
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -111,7 +112,7 @@ def test_form_token_is_valid_only_for_its_session():
     ],
 )
 def test_request_without_origin_headers_is_cross_site(headers, own):
-    assert is_same_origin(build_request(**headers)) is own
+    assert is_same_origin_form(build_request(**headers)) is own
 
 
 @pytest.mark.parametrize("text", ["/console", "/console/payments?status=succeeded&from=2027-01-15"])

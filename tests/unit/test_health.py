@@ -16,6 +16,8 @@ from florin_server.domain.health import (
     describe_conditions,
 )
 
+from tests.support.health import has_condition
+
 PAUSED, FUNDS = ConditionName.SETTLEMENT_PAUSED, ConditionName.RELAYER_FUNDS_LOW
 
 
@@ -82,8 +84,8 @@ def test_conditions_with_the_same_words_are_still_two(board):
         ConditionState.WARNING,
     ]
     health = ChainHealth(7, 0, conditions)
-    assert health.has_condition(PAUSED)
-    assert health.has_condition(FUNDS)
+    assert has_condition(health, PAUSED)
+    assert has_condition(health, FUNDS)
     assert health.problem == describe_conditions(conditions) == "it rests"
 
 
@@ -95,4 +97,4 @@ def test_a_board_knows_only_its_own_names(board):
 def test_empty_reasons_are_no_problem(board):
     health = ChainHealth(7, 0, board.update({PAUSED: [""], FUNDS: []}))
     assert health.problem == ""
-    assert not health.has_condition(PAUSED)
+    assert not has_condition(health, PAUSED)

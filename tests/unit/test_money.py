@@ -4,7 +4,6 @@ import pytest
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.money import (
     CURRENCIES,
-    DEFAULT_CURRENCIES,
     FiatUnit,
     TokenUnit,
     compute_share,
@@ -81,10 +80,6 @@ def test_every_currency_has_a_code_and_a_name():
 def test_no_currency_is_listed_twice():
     names = [currency.name for currency in CURRENCIES.values()]
     assert len(set(names)) == len(names) == 155
-
-
-def test_usd_eur_and_gbp_are_enabled_by_default():
-    assert {"USD", "EUR", "GBP"} == DEFAULT_CURRENCIES < CURRENCIES.keys()
 
 
 @pytest.mark.parametrize("text", ["iso4217/USD", f"caip19/{ASSET}"])

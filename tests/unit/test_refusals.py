@@ -7,6 +7,11 @@ from florin_server.domain import refusals
 from florin_server.domain.errors import ErrorCode, GrpcStatus
 
 C = ErrorCode
+GRPC = {
+    400: GrpcStatus.INVALID_ARGUMENT,
+    404: GrpcStatus.NOT_FOUND,
+    409: GrpcStatus.ALREADY_EXISTS,
+}
 CASES = [
     (
         refusals.merchant_not_found_error,
@@ -55,6 +60,7 @@ def test_refusal_has_its_code_in_both_profiles(refusal, documented, deployed, ht
     for is_deployed, code in ((False, documented), (True, deployed)):
         result = refusal(wcp_profile=is_deployed)
         assert (result.code, result.http_status, result.message) == (code, http, message)
+        assert result.grpc_status is GRPC[http]
 
 
 def test_a_taken_asset_says_so_to_programs():

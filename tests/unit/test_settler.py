@@ -123,18 +123,6 @@ def test_a_broken_event_proves_nothing(changes):
         settler.parse_paid_event(paid_log(**changes))
 
 
-def test_failed_event_is_read():
-    log = {
-        "topics": [settler.FAILED_TOPIC, "0x" + "ab" * 32],
-        "data": "0x" + encode(["bytes"], [b"reason"]).hex(),
-    }
-    assert settler.parse_failed_event(log) == settler.SettlementFailure("0x" + "ab" * 32, b"reason")
-    with pytest.raises(RailUnavailable):
-        settler.parse_failed_event(
-            log | {"data": "0x" + encode(["bytes"], [b"reason"]).hex()[:-64]}
-        )
-
-
 def test_only_events_of_the_settlement_contract_count():
     settlers = frozenset({"0x" + "5e" * 20})
     assert settler.is_event(paid_log(), settlers, settler.PAID_TOPIC)
@@ -142,7 +130,7 @@ def test_only_events_of_the_settlement_contract_count():
     assert not settler.is_event(paid_log(address="0x" + "5f" * 20), settlers, settler.PAID_TOPIC)
     assert not settler.is_event(paid_log(removed=True), settlers, settler.PAID_TOPIC)
     assert not settler.is_event(paid_log(topics=[]), settlers, settler.PAID_TOPIC)
-    assert not settler.is_event(paid_log(), settlers, settler.FAILED_TOPIC)
+    assert not settler.is_event(paid_log(), settlers, "0x" + "fa" * 32)
 
 
 def test_returned_strings_are_read_in_both_forms():

@@ -7,9 +7,9 @@ from coincurve import PrivateKey
 from eth_hash.auto import keccak
 from florin_server.domain.chains.evm.signatures import (
     CURVE_ORDER,
+    canonicalize_signature,
     derive_address,
     parse_hex,
-    parse_signature,
     recover_address,
 )
 from hypothesis import given, settings
@@ -24,6 +24,10 @@ def signed(digest, key=KEY):
     """Return r, low s and the recovery ID."""
     raw = key.sign_recoverable(digest, hasher=None)
     return int.from_bytes(raw[:32], "big"), int.from_bytes(raw[32:64], "big"), raw[64]
+
+
+def parse_signature(text):
+    return canonicalize_signature(parse_hex(text, 65))
 
 
 def written(r, s, v):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from google.protobuf.message import Message
 from grpc_rest_gateway.jsonencode import EncoderCompiler
 from grpc_rest_gateway.profiles import JsonProfile
 
@@ -14,8 +13,3 @@ _ENCODERS = EncoderCompiler(JsonProfile.SPEC)
 def to_rest_json(message: Any) -> Any:
     """Return the JSON that REST returns for a message."""
     return _ENCODERS.get_encoder(message.DESCRIPTOR)(message)
-
-
-def to_rest_enum(message: Message, member: str) -> str:
-    """Return the REST name of an enum member's value; a dash if it is not set."""
-    return str(to_rest_json(message).get(member) or "-")

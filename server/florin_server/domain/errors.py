@@ -171,8 +171,8 @@ class ApiError(Exception):
     """A refused call.
 
     `details` contains machine-readable facts, named in ERROR_DETAILS, as texts. `retry_after_s` is
-    set if the same call can succeed later. `unavailable` turns internal_error into 503.
-    `statuses_of` uses the statuses of another code.
+    set if the same call can succeed later. `unavailable` turns internal_error into 503. `http` and
+    `grpc` are statuses for a case that the usual statuses of its code do not fit.
     """
 
     def __init__(
@@ -184,16 +184,19 @@ class ApiError(Exception):
         details: Mapping[str, str] | None = None,
         retry_after_s: int | None = None,
         unavailable: bool = False,
-        statuses_of: ErrorCode | None = None,
+        http: int | None = None,
+        grpc: GrpcStatus | None = None,
     ) -> None:
-        meaning = ERROR_SPECS[statuses_of or code]
+        spec = ERROR_SPECS[code]
+        if unavailable:
+            http, grpc = 503, GrpcStatus.UNAVAILABLE
         self.code = code
-        self.message = message or ERROR_SPECS[code].message
+        self.message = message or spec.message
         self.issues = issues
         self.details: Mapping[str, str] = details or {}
         self.retry_after_s = retry_after_s
-        self.grpc_status = _S.UNAVAILABLE if unavailable else meaning.grpc_status
-        self.http_status = 503 if unavailable else meaning.http_status
+        self.grpc_status = grpc or spec.grpc_status
+        self.http_status = http or spec.http_status
         super().__init__(f"{code}: {self.message}")
 
 

@@ -78,13 +78,6 @@ class ChainHealth:
         """Return the faults in a sentence for people; empty if there are none."""
         return describe_conditions(self.conditions)
 
-    def has_condition(self, name: ConditionName) -> bool:
-        """Return True if a condition of the part is not as it should be."""
-        return any(
-            condition.name is name and condition.state is not ConditionState.OK
-            for condition in self.conditions
-        )
-
 
 def describe_conditions(conditions: Iterable[Condition]) -> str:
     """Return the faults for people, each sentence once; empty if there are none."""

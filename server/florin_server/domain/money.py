@@ -8,8 +8,6 @@ from dataclasses import dataclass
 
 from florin_server.domain.caip import AssetId, parse_asset
 
-DEFAULT_CURRENCIES = frozenset({"USD", "EUR", "GBP"})
-
 # The weakest currencies need some 10^16 for 100 million dollars. It fits into 64 bits, and in
 # 18-digit tokens it still is a small part of 256.
 MINOR_UNITS_MAX = 10**18

@@ -6,7 +6,7 @@ same cases, with the same HTTP status.
 
 from __future__ import annotations
 
-from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.errors import ApiError, ErrorCode, GrpcStatus
 
 
 def merchant_not_found_error(*, wcp_profile: bool) -> ApiError:
@@ -18,7 +18,7 @@ def merchant_not_found_error(*, wcp_profile: bool) -> ApiError:
 def settlement_not_found_error(*, wcp_profile: bool) -> ApiError:
     """Return the error for an unknown settlement of the merchant."""
     code = ErrorCode.NOT_FOUND if wcp_profile else ErrorCode.INVALID_PARAMS
-    return ApiError(code, "Settlement not found", statuses_of=ErrorCode.NOT_FOUND)
+    return ApiError(code, "Settlement not found", http=404, grpc=GrpcStatus.NOT_FOUND)
 
 
 def refund_payment_not_found_error(*, wcp_profile: bool) -> ApiError:
@@ -40,7 +40,8 @@ def settlement_asset_conflict_error(*, wcp_profile: bool) -> ApiError:
         code,
         "Asset already has a settlement",
         details={"reason": "settlement_asset_conflict"},
-        statuses_of=ErrorCode.SETTLEMENT_ASSET_CONFLICT,
+        http=409,
+        grpc=GrpcStatus.ALREADY_EXISTS,
     )
 
 

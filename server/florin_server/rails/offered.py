@@ -14,24 +14,29 @@ from florin_server.domain.payments.payment import (
     PaymentOption,
 )
 from florin_server.rails.pricing.prices import PriceQuote
-from florin_server.rails.types import Asset, OptionCommitment, Split
+from florin_server.rails.types import Asset, OptionCommitment, PayableAsset, Split
 
 
 @dataclass(frozen=True, slots=True)
 class OptionOffer:
     """A value of an asset, in minor units, with which an account can pay a payment.
 
-    `account` is the payer as it was written, `payer` its canonical CAIP-10.
+    `account` is the payer as it was written.
     """
 
     payment: Payment
     account: str
-    payer: str
+    payable: PayableAsset
     asset: Asset
     value: int
     split: Split
     now_us: int
     quote: PriceQuote | None = None
+
+    @property
+    def payer(self) -> str:
+        """Return the payer's canonical CAIP-10."""
+        return self.payable.payer
 
     def compute_id(self, *, contracts: Sequence[str] = (), steps: Sequence[str] = ()) -> str:
         """Return the option's id, derived from all of it and a chain's contracts and steps."""

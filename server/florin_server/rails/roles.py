@@ -11,7 +11,6 @@ from typing import Protocol
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.payments.payment import (
     FreeNonce,
-    Payment,
     PaymentOption,
     ResolvedBuild,
 )
@@ -21,7 +20,7 @@ from florin_server.domain.settlement.chain_txs import (
     PayerKind,
     SettlementItem,
 )
-from florin_server.rails.pricing.prices import PriceQuote
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import (
     Asset,
     BlockView,
@@ -73,18 +72,8 @@ class OptionOffers(Protocol):
         `openable_accounts` are places that a payment can open for its receivers.
         """
 
-    def build_option(  # noqa: PLR0917  (each of another type)
-        self,
-        payment: Payment,
-        account: str,
-        payable: PayableAsset,
-        asset: Asset,
-        value: int,
-        split: Split,
-        now_us: int,
-        quote: PriceQuote | None = None,
-    ) -> PaymentOption:
-        """Build an option; equal arguments, except `now_us`, give equal ids and actions.
+    def build_option(self, offer: OptionOffer) -> PaymentOption:
+        """Build an option; equal offers, except their `now_us`, give equal ids and actions.
 
         The option expires with its quote.
         """

@@ -139,8 +139,8 @@ class MinedTransaction:
 
     `gas_cost` is in minor units of the rail's `native_asset`. So is `rent`: what else its sender
     left in accounts that it opened, below zero if it got more back. `gas_used` counts against
-    budgets: units of gas, or the fee itself on chains without gas. Both are None where the node
-    does not report them. Nodes need not agree on them: they are bookkeeping and decide nothing.
+    budgets: units of gas, or the fee itself on chains without gas. `gas_cost` and `gas_used` are
+    None where the node does not report them; nodes need not agree on them, as they decide nothing.
     """
 
     tx_hash: str

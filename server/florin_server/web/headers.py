@@ -4,38 +4,25 @@ from __future__ import annotations
 
 from grpc_rest_gateway.settings import GatewaySettings, HeaderSettings
 
+from florin_server.api.server.metadata import CALLER_KEYS, SDK_KEYS, VERSION_KEYS
 from florin_server.domain.versions import DEPLOYED_SDK
 
 HEADERS = HeaderSettings(
-    forwarded_headers=(
-        "api-key",
-        "merchant-id",
-        "app-id",
-        "client-id",
-        "pay-version",
-        "wcp-version",
-        "sdk-name",
-        "sdk-version",
-        "sdk-platform",
-        "idempotency-key",
-        # no credential of this API; it is forwarded so that the error can name the right one
-        "authorization",
-    ),
+    forwarded_headers=CALLER_KEYS,
     # an empty version is malformed, an empty credential counts as missing
-    empty_forwarded_headers=("pay-version", "wcp-version"),
+    empty_forwarded_headers=VERSION_KEYS,
     deployed_profile_headers=("wcp-version", "pay-version"),
     # releases 1.0.4 and 1.0.5 send no version
     deployed_profile_clients=(("sdk-name", DEPLOYED_SDK),),
     response_headers=(
-        ("pay-version", ("pay-version", "wcp-version")),
+        ("pay-version", VERSION_KEYS),
         ("idempotent-replayed", ("idempotent-replayed",)),
         ("ratelimit-policy", ("ratelimit-policy",)),
         ("ratelimit", ("ratelimit",)),
     ),
     exposed_headers=(
         "request-id",
-        "pay-version",
-        "wcp-version",
+        *VERSION_KEYS,
         "ratelimit-policy",
         "ratelimit",
         "retry-after",
@@ -48,12 +35,9 @@ HEADERS = HeaderSettings(
         "api-key",
         "app-id",
         "client-id",
-        "pay-version",
-        "wcp-version",
+        *VERSION_KEYS,
         "api-version",
-        "sdk-name",
-        "sdk-version",
-        "sdk-platform",
+        *SDK_KEYS,
         "idempotency-key",
         "request-id",
         "last-event-id",

@@ -148,8 +148,7 @@ def negotiate_language(request: PlainRequest) -> str:
     language = next((value for name, value in request.query if name == PARAMETER), "")
     if language in LANGUAGES:
         return language
-    header = next((value for name, value in request.headers if name == b"accept-language"), b"")
-    return _choose_language(header[:_HEADER_CHARS].decode("latin-1"))
+    return _choose_language(request.get_header(b"accept-language")[:_HEADER_CHARS])
 
 
 @functools.lru_cache(256)

@@ -15,6 +15,7 @@ from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmCoinSettings
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support import chains
@@ -66,7 +67,7 @@ class Script:
         account, token = to_account(payer), self.lab.rail.assets[asset_id]
         means = PayableAsset(account, asset_id, approvals, method)
         return self.lab.rail.offers.build_option(
-            make_payment(number), account, means, token, PRICE, split, 0
+            OptionOffer(make_payment(number), account, means, token, PRICE, split, 0)
         )
 
     def item(self, payer: LocalAccount, asset_id: str, number: int) -> SettlementItem:

@@ -16,6 +16,7 @@ from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoinSettings
 from florin_server.rails.evm.settler import IS_PAID
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
@@ -73,7 +74,9 @@ def offer(lab: EvmChainHarness, means: PayableAsset, number: int = 1, ttl_s: int
     split = Split(to_account(MERCHANT), to_account(FEES), 15_000, settled=True)
     token, now_us = lab.rail.assets[means.asset], lab.clock.now_us()
     payment = make_payment(number, ttl_s)
-    return lab.rail.offers.build_option(payment, PAYER, means, token, PRICE, split, now_us)
+    return lab.rail.offers.build_option(
+        OptionOffer(payment, PAYER, means, token, PRICE, split, now_us)
+    )
 
 
 async def mute(lab: EvmChainHarness, asset_id: str = TOKEN, **how: Any) -> Any:
@@ -383,7 +386,9 @@ def coin_offer(
     split = Split(to_account(MERCHANT), to_account(FEES), 15_000, settled=True)
     coin, now_us = lab.rail.assets[ETHER], lab.clock.now_us()
     payment = make_payment(number)
-    return lab.rail.offers.build_option(payment, PAYER, means, coin, PRICE, split, now_us, quote)
+    return lab.rail.offers.build_option(
+        OptionOffer(payment, PAYER, means, coin, PRICE, split, now_us, quote)
+    )
 
 
 async def coin_held(lab: EvmChainHarness, address: str) -> int:

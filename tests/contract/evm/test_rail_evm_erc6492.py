@@ -13,6 +13,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support.evm_lab import (
@@ -275,7 +276,7 @@ async def test_allowance_may_be_granted_at_account_creation(lab):
     assert means == PayableAsset(payer, EURO, (PRICE,))
     payment, split = make_payment(), Split(to_account(MERCHANT), None, 0, settled=True)
     option = lab.rail.offers.build_option(
-        payment, payer, means, lab.rail.assets[EURO], PRICE, split, 0
+        OptionOffer(payment, payer, means, lab.rail.assets[EURO], PRICE, split, 0)
     )
     settlement_item = make_settlement_item(payment, option, HASH, output(account, option))
     await lab.rail.verifier.verify(option, (), settlement_item.confirmation.outputs)

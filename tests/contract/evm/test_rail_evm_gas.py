@@ -10,6 +10,7 @@ from florin_server.devnet.evm.schedule import GasSchedule
 from florin_server.domain.errors import ApiError
 from florin_server.rails.evm.sending.fees import KEY_GAS, WALLET_GAS
 from florin_server.rails.evm.settings import EvmCoinSettings
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, Split
 
@@ -142,14 +143,16 @@ async def test_coin_payment_to_a_new_account_is_proven_at_raised_gas_prices():
     split = Split(to_account(MERCHANT), None, 0, settled=True)
     now_us = lab.clock.now_us()
     option = lab.rail.offers.build_option(
-        make_payment(3),
-        payer,
-        PayableAsset(payer, asset),
-        lab.rail.assets[asset],
-        PRICE,
-        split,
-        now_us,
-        PriceQuote(PriceRate("2500", "settings", 5), START_S + 900),
+        OptionOffer(
+            make_payment(3),
+            payer,
+            PayableAsset(payer, asset),
+            lab.rail.assets[asset],
+            PRICE,
+            split,
+            now_us,
+            PriceQuote(PriceRate("2500", "settings", 5), START_S + 900),
+        )
     )
     issued = await lab.rail.offers.resolve_build(option, (), now_us)
     (action,) = issued.actions

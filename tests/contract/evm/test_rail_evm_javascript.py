@@ -78,9 +78,13 @@ def test_ethers_computes_the_same_digest(answers, index):
 
 @pytest.mark.parametrize("index", range(len(MESSAGES)))
 def test_a_signature_by_ethers_recovers_to_its_wallet(answers, index):
-    from florin_server.domain.chains.evm.signatures import parse_signature, recover_address
+    from florin_server.domain.chains.evm.signatures import (
+        canonicalize_signature,
+        parse_hex,
+        recover_address,
+    )
 
-    signature = parse_signature(answers[index]["signature"])
+    signature = canonicalize_signature(parse_hex(answers[index]["signature"], 65))
     assert recover_address(MESSAGES[index].compute_digest(), signature) == SIGNER
 
 

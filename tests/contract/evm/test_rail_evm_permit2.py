@@ -11,6 +11,7 @@ from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.evm_lab import (
@@ -65,7 +66,7 @@ def offer(lab: EvmChainHarness, way: PayableAsset, number: int = 1, ttl_s: int =
     now_us = lab.clock.now_us()
     token = lab.rail.assets[EURO]
     return payment, lab.rail.offers.build_option(
-        payment, way.payer, way, token, PRICE, split, now_us
+        OptionOffer(payment, way.payer, way, token, PRICE, split, now_us)
     )
 
 
@@ -120,7 +121,9 @@ async def test_each_approval_takes_a_block_of_the_time_that_is_promised(
     split = Split(to_account(MERCHANT), None, 0, settled=True)
     way = PayableAsset(PAYER, EURO, (0, PRICE)[2 - approvals :])
     token, now_us = rail.assets[EURO], lab.clock.now_us()
-    option = rail.offers.build_option(make_payment(1), PAYER, way, token, PRICE, split, now_us)
+    option = rail.offers.build_option(
+        OptionOffer(make_payment(1), PAYER, way, token, PRICE, split, now_us)
+    )
     assert option.eta_s == seconds
 
 

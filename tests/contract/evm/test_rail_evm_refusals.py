@@ -12,6 +12,7 @@ from florin_server.devnet.evm import DEVNET
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support.evm_lab import (
@@ -219,7 +220,9 @@ async def test_permit2_token_refusal_is_reported_with_its_reason(lab):
     split = Split(to_account(MERCHANT), None, 0, settled=True)
     (means,) = await rail.offers.list_payable([PAYER], {TOKEN: PRICE})
     token, now_us = rail.assets[TOKEN], lab.clock.now_us()
-    option = rail.offers.build_option(make_payment(), PAYER, means, token, PRICE, split, now_us)
+    option = rail.offers.build_option(
+        OptionOffer(make_payment(), PAYER, means, token, PRICE, split, now_us)
+    )
     approve, _ = option.actions
     done = await lab.perform(WALLET, approve)
     await freeze(lab, MERCHANT)
@@ -318,7 +321,9 @@ def offer_of(lab: EvmChainHarness, token_address: str) -> Any:
     token = replace(lab.rail.assets[TOKEN], address=token_address)
     split = Split(to_account(MERCHANT), None, 0, settled=True)
     means, now_us = PayableAsset(PAYER, TOKEN), lab.clock.now_us()
-    return lab.rail.offers.build_option(make_payment(), PAYER, means, token, PRICE, split, now_us)
+    return lab.rail.offers.build_option(
+        OptionOffer(make_payment(), PAYER, means, token, PRICE, split, now_us)
+    )
 
 
 # after it is accepted

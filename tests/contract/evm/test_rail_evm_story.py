@@ -12,6 +12,7 @@ from aiohttp.test_utils import TestServer
 from florin_server.devnet.evm import DEVNET
 from florin_server.rails.connection.jsonrpc import HttpTransport
 from florin_server.rails.evm.sending.transactions import compute_transaction_hash
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.evm_lab import (
@@ -121,13 +122,15 @@ async def test_options_are_repeatable(lab):
 async def test_another_payer_price_payment_or_route_is_another_option(lab):
     first = lab.offer(make_buyer(7))
     elsewhere = lab.rail.offers.build_option(
-        make_payment(),
-        to_account(make_buyer(7)),
-        PayableAsset(to_account(make_buyer(7)), TOKEN),
-        lab.rail.assets[TOKEN],
-        PRICE,
-        Split(to_account("0x" + "cb" * 20), None, 0, settled=True),
-        0,
+        OptionOffer(
+            make_payment(),
+            to_account(make_buyer(7)),
+            PayableAsset(to_account(make_buyer(7)), TOKEN),
+            lab.rail.assets[TOKEN],
+            PRICE,
+            Split(to_account("0x" + "cb" * 20), None, 0, settled=True),
+            0,
+        )
     )
     remaining = [
         lab.offer(make_buyer(8)),

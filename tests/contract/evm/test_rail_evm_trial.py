@@ -14,6 +14,7 @@ from florin_server.domain.errors import ApiError
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.evm_lab import (
@@ -258,7 +259,7 @@ async def test_payments_of_both_kinds_are_tried_together(lab):
     token = lab.rail.assets[EURO]
     permits = [
         lab.rail.offers.build_option(
-            make_payment(n), payer, PayableAsset(payer, EURO), token, PRICE, split, 0
+            OptionOffer(make_payment(n), payer, PayableAsset(payer, EURO), token, PRICE, split, 0)
         )
         for n in (1, 2)
     ]

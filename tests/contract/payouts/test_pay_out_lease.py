@@ -17,6 +17,7 @@ from florin_server.operations.store import leases
 from florin_server.rails.types import RailUnavailable
 
 from tests.support.evm_lab import CHAIN
+from tests.support.health import has_condition
 from tests.support.payout_lab import BUYER, TREASURY, PayoutHarness, open_payout_harness
 from tests.support.payout_steps import SEND, get_waiting_reason
 
@@ -48,7 +49,7 @@ async def test_without_the_lease_nothing_is_sent_until_it_is_free(desk):
     second = await desk.create_payout(7)
     await desk.turn()
     health = desk.worker.health()
-    assert health.has_condition(ConditionName.PAYOUTS_LEASED_ELSEWHERE)
+    assert has_condition(health, ConditionName.PAYOUTS_LEASED_ELSEWHERE)
     assert health.problem == "payouts: another process has the lease"
     assert (health.head, health.open_transactions) == (desk.worker.head, 0)
     await desk.mine(4)
@@ -88,7 +89,7 @@ async def test_lease_that_the_operator_released_is_left_and_taken_by_another(des
     assert len(await desk.transactions()) == 1
     await desk.turn()
     assert await get_waiting_reason(desk, second) == ""
-    assert desk.worker.health().has_condition(ConditionName.PAYOUTS_LEASED_ELSEWHERE)
+    assert has_condition(desk.worker.health(), ConditionName.PAYOUTS_LEASED_ELSEWHERE)
     desk.lab.clock.advance(26)
     await desk.mine(4)
     await desk.wait_done(first)

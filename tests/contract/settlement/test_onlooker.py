@@ -62,7 +62,7 @@ async def test_standby_reports_the_lease_owner_without_a_problem(lab, onlooker):
         LEASED: f"another process has the lease of {RELAYER.address}"
     }
     app = build_app(lab.app, [onlooker])
-    (chain,) = await system.list_chain_statuses(app)
+    (chain,) = (await system.get_status(app)).chains
     assert (chain.chain_id, chain.problem) == (CHAIN, "")
     await wait_until(lambda: onlooker.head, (await lab.lab.rail.observer.get_head()).number)
 

@@ -104,7 +104,7 @@ async def test_payment_of_a_blocked_payer_submitted_by_a_stranger_is_held(shop, 
         "payments held because their payers are blocked: 1; list them with `florin payments held`"
     )
     assert await held_money.describe_problem(shop.app, CHAIN) == problem
-    (chain,) = await system.list_chain_statuses(shop.app)
+    (chain,) = (await system.get_status(shop.app)).chains
     assert problem in chain.problem
     assert (
         await system.count_held_payments(shop.app),

@@ -119,7 +119,7 @@ async def test_exceeded_chain_budget_pauses_only_contract_accounts(shop):
         await shop.run_to_end(await shop.create_processing_payment(HONEST))
     ).status == "succeeded"
     assert await shop.transactions() == []
-    (chain,) = await system.list_chain_statuses(shop.app)
+    (chain,) = (await system.get_status(shop.app)).chains
     assert (
         chain.gas.failed_gas >= ONE,
         chain.gas.paused_payments,

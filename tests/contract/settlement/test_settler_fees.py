@@ -19,6 +19,7 @@ from florin_server.rails.types import GasShortage, RailUnavailable
 
 from tests.support.evm_lab import CHAIN, PRICE, RELAYER, make_buyer
 from tests.support.fee_steps import SECOND, count_open_by_sender, get_booked_gas, get_spent
+from tests.support.health import has_condition
 from tests.support.settler_lab import MERCHANT, SettlementHarness, open_settlement_harness
 
 GWEI = 10**9
@@ -452,8 +453,8 @@ async def test_relayer_short_of_coin_is_reported(tmp_path):
         assert await shop.lab.rail.list_problems() == ()
         # it has enough for one payment
         assert await shop.lab.rail.relay.list_shortages() == (GasShortage(problem, is_empty=False),)
-        assert shop.settler.health().has_condition(ConditionName.RELAYER_FUNDS_LOW)
-        assert not shop.settler.health().has_condition(ConditionName.RELAYER_EMPTY)
+        assert has_condition(shop.settler.health(), ConditionName.RELAYER_FUNDS_LOW)
+        assert not has_condition(shop.settler.health(), ConditionName.RELAYER_EMPTY)
         await shop.base_fee(GWEI)
         await shop.mine()
         shop.lab.clock.advance(11)

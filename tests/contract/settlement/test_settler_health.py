@@ -22,7 +22,7 @@ async def shop(tmp_path):
 
 async def condition(shop: SettlementHarness, name: ConditionName) -> Condition:
     """Return a condition as the operator sees it."""
-    (chain,) = await system.list_chain_statuses(shop.app)
+    (chain,) = (await system.get_status(shop.app)).chains
     (found_condition,) = [
         each_condition for each_condition in chain.conditions if each_condition.name is name
     ]
@@ -30,7 +30,7 @@ async def condition(shop: SettlementHarness, name: ConditionName) -> Condition:
 
 
 async def test_a_chain_has_each_condition_once_and_all_are_well(shop):
-    (chain,) = await system.list_chain_statuses(shop.app)
+    (chain,) = (await system.get_status(shop.app)).chains
     names = [each_condition.name for each_condition in chain.conditions]
     assert names == [name for name in ConditionName if name in set(names)]
     assert {each_condition.state for each_condition in chain.conditions} == {ConditionState.OK}
@@ -77,7 +77,7 @@ async def test_conditions_with_similar_texts_are_separate(shop, monkeypatch):
     monkeypatch.setattr(shop.lab.rail, "list_problems", problems)
     assert (await condition(shop, ConditionName.SETTLEMENT_PAUSED)).state is ConditionState.NOTICE
     assert (await condition(shop, ConditionName.CHAIN_UNUSABLE)).state is ConditionState.CRITICAL
-    (chain,) = await system.list_chain_statuses(shop.app)
+    (chain,) = (await system.get_status(shop.app)).chains
     assert chain.problem == "paused by the operator; paused"
 
 

@@ -18,6 +18,7 @@ from florin_server.accounts.store import (
     keys,
     merchants,
     pins,
+    sign_outs,
     standing,
 )
 from florin_server.compliance.buyer_data import store as collected_data
@@ -27,9 +28,11 @@ from florin_server.db.engine import schema
 from florin_server.db.engine.query import Statement, StoreError
 from florin_server.db.engine.sqlite import SqliteConnection, StoreLocked
 from florin_server.db.migrations import config
-from florin_server.features.exports.store import ledger as ledger_rows
-from florin_server.features.exports.store import money_out, transactions, watched
-from florin_server.features.exports.store import payments as payment_rows
+from florin_server.features.exports.store import ledger as exports_ledger
+from florin_server.features.exports.store import money_out as exports_money_out
+from florin_server.features.exports.store import payments as exports_payments
+from florin_server.features.exports.store import transactions as exports_transactions
+from florin_server.features.exports.store import watched as exports_watched
 from florin_server.features.receipts import store as receipt_keys
 from florin_server.features.webhooks.store import deliveries, endpoints, replays
 from florin_server.idempotency.store import responses as idempotency
@@ -82,17 +85,24 @@ OPERATIONS = (
     refunds,
     replays,
     sharing,
+    sign_outs,
     blocklists,
     books,
     destinations,
     simulation,
     standing,
 )
-EXPORTS = (ledger_rows, money_out, transactions, watched, payment_rows)
+EXPORTS = (
+    exports_ledger,
+    exports_money_out,
+    exports_payments,
+    exports_transactions,
+    exports_watched,
+)
+# by the names that modules have here, since many are `store`
+NAMES = {module: name for name, module in globals().items() if inspect.ismodule(module)}
 STATEMENTS = {
-    # by noun, where the store is a single module
-    f"{'exports_' if module in EXPORTS else ''}"
-    f"{module.__name__.removesuffix('.store').rpartition('.')[2]}{name}": result
+    f"{NAMES[module]}{name}": result
     for module in (*OPERATIONS, *EXPORTS)
     for name, result in inspect.getmembers(module)
     if isinstance(result, Statement)

@@ -9,8 +9,7 @@ import stat
 from functools import partial
 
 import pytest
-from eth_account import Account
-from florin_server.app.chains.setup import load_opener_contract, load_settlement_contract
+from florin_server.app.chains.setup import load_opener_contract
 from florin_server.cli.main import app
 from florin_server.devnet.evm.token_fees import TokenFees
 from florin_server.devnet.genesis import DEVNET, load_artifact
@@ -26,6 +25,17 @@ from typer.testing import CliRunner
 from tests.support import foreign
 from tests.support.anvil_node import sign_faucet_transaction
 from tests.support.api import RestApi
+from tests.support.chain_commands import (
+    ENVIRONMENT,
+    OPENER,
+    PASSWORD,
+    SETTLER,
+    TREASURY,
+    ChainCommands,
+    build_add_arguments,
+    line_of,
+    refused,
+)
 from tests.support.command import CommandForks, CommandResult
 from tests.support.solana import SolanaTestWallet
 from tests.support.wallet import EvmTestWallet
@@ -34,12 +44,7 @@ pytestmark = pytest.mark.long
 
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}, "referenceId": "order-1001"}
 PRICE = 12_500_000
-TREASURY = Account.from_key(b"\x77" * 32).address
-SETTLER = format_checksum_address(load_settlement_contract().address)
-OPENER = format_checksum_address(load_opener_contract().address)
 OPENER_CODE = load_opener_contract().runtime
-PASSWORD = {"FLORIN_KEYSTORE_PASSWORD": "correct horse"}
-NO_CHAINS = {"FLORIN_EMBEDDED_SOLANA__ENABLED": "false"}
 BASE = 8453
 EURC = "0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42"
 USDC = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
@@ -47,43 +52,19 @@ WETH = "0x4200000000000000000000000000000000000006"
 
 
 @pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def run(home, forks):
-    async def command(*words: str, **changes: str) -> CommandResult:
-        """Run a command; the chain that it calls is served by this very loop."""
-        return await asyncio.to_thread(
-            forks, "chain", *words, home=home, **{**NO_CHAINS, **PASSWORD, **changes}
-        )
-
-    return command
-
-
-def build_add_arguments(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
-    return ("add", "--rpc-url", chain.url, "--treasury", TREASURY, "--yes", *more)
-
-
-def refused(done: CommandResult) -> str:
-    """Return the last sentence of a command that failed."""
-    assert (done.status, done.out) == (1, ""), done
-    return done.err.splitlines()[-1]
+    return ChainCommands(forks, home).run_chain
 
 
 def relayer_of(done: CommandResult) -> str:
-    (line,) = [line for line in done.err.splitlines() if line.startswith("Relayer: ")]
-    return line.removeprefix("Relayer: ")
+    return line_of(done, "Relayer: ")
 
 
 async def paid(
     run, forks: CommandForks, home, session, name: str, wallet: EvmTestWallet | SolanaTestWallet
 ) -> dict:
     """Return a wallet's final payment on a Florin that `florin up` runs."""
-    running = await asyncio.to_thread(
-        forks.start_lasting, "up", home=home, **{**NO_CHAINS, **PASSWORD}
-    )
+    running = await asyncio.to_thread(forks.start_lasting, "up", home=home, **ENVIRONMENT)
     try:
         for word in ("deploy", "remove"):
             assert "stop Florin first" in refused(await run(word, name))
@@ -191,7 +172,7 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
         assert path == str(home / "chains" / "far-away.toml")
         assert stat.S_IMODE((home / "chains" / "far-away.toml").stat().st_mode) == 0o600
         assert "'Test Dollar', 6 decimals, signs as 'Test Dollar' version '2'" in added.err
-        assert PASSWORD["FLORIN_KEYSTORE_PASSWORD"] not in added.out + added.err
+        assert PASSWORD not in added.out + added.err
 
         relayer = relayer_of(added)
         await gets_its_contracts(run, chain, chain_id, relayer)
@@ -212,7 +193,7 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
             "Far Away",
         ]
         assert f"X at {DEPLOYER} is not a token" in listed.err
-        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **ENVIRONMENT)
         assert doctor.status == 1
         assert (
             f"eip155:{chain_id}: chain_unusable: Far Away: X at {DEPLOYER} is not a token"
@@ -259,7 +240,7 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session, for
         listed = await run("list")
         assert "ok" in listed.out
         assert f"Own Cluster: SOL is not offered for prices in a currency: {unpriced}" in listed.err
-        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **ENVIRONMENT)
         assert unpriced in doctor.out
         rate = {f"{SOLANA_DEVNET.chain_id}/slip44:501": {"USD": "150"}}
         priced = await run("list", FLORIN_RATES=json.dumps(rate))
@@ -351,21 +332,21 @@ async def test_live_chain_without_a_finality_rule_is_named_by_add_and_doctor(run
         added = await run(*build_add_arguments(chain, *words, "--token", f"{chain.token}:USD"))
         output = "Own: 12 blocks alone make a payment final"
         assert output in added.err, added
-        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **ENVIRONMENT)
         assert f"! {output}" in doctor.out
         path = home / "chains" / "own.toml"
         path.write_text(path.read_text().replace("[evm]\n", "[evm]\nfinal_after_s = 60\n"))
-        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **ENVIRONMENT)
         assert "settings" in doctor.out
         assert output not in doctor.out
         amounts = '[[evm.larger_amounts]]\nfrom_amount = {{ {} = "1000" }}\nfinal_after_s = {}\n'
         written = path.read_text()
         path.write_text(written + amounts.format("tUSD", 60))
-        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **ENVIRONMENT)
         assert "final_after_s is 60, and 60 for smaller amounts" in doctor.out + doctor.err
         path.write_text(written + amounts.format("tUSD", 300))
         rule = "Own: payments are final after 60 s of blocks; from 1000 tUSD after 300 s"
-        doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+        doctor = await asyncio.to_thread(forks, "doctor", home=home, **ENVIRONMENT)
         assert f"! {rule}" in doctor.out
         assert rule in (await run("list")).err
 
@@ -445,7 +426,7 @@ async def test_missing_options_are_prompted_for(home, base):
         app,
         ["chain", "add", "--home", str(home)],
         input="\n".join(answers) + "\n",
-        env=PASSWORD,
+        env={"FLORIN_KEYSTORE_PASSWORD": PASSWORD},
     )
     path = home / "chains" / "base.toml"
     # the new key has no coin
@@ -463,14 +444,14 @@ async def test_doctor_reports_chain_files_readable_by_other_users(run, home, bas
     assert (await run(*build_add_arguments(base, "--new-relayer", "--token", "EURC"))).status == 0
     (home / "keys" / "base-relayer.json").chmod(0o640)
     (home / "chains" / "base.toml").chmod(0o604)
-    doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+    doctor = await asyncio.to_thread(forks, "doctor", home=home, **ENVIRONMENT)
     assert "other users could read base.toml, base-relayer.json; fixed" in doctor.out
     other = home.parent / "relayer.json"
     shutil.move(home / "keys" / "base-relayer.json", other)
     other.chmod(0o640)
     path = home / "chains" / "base.toml"
     path.write_text(path.read_text().replace("keys/base-relayer.json", str(other)))
-    doctor = await asyncio.to_thread(forks, "doctor", home=home, **NO_CHAINS, **PASSWORD)
+    doctor = await asyncio.to_thread(forks, "doctor", home=home, **ENVIRONMENT)
     assert f"other users can read {other}: run `chmod go= {other}`" in doctor.out
 
 

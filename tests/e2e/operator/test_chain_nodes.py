@@ -2,47 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import tomllib
 
 import pytest
-from eth_account import Account
 
 from tests.support import foreign
-from tests.support.command import CommandResult
+from tests.support.chain_commands import ChainCommands, build_add_arguments
 
 pytestmark = pytest.mark.long
-
-TREASURY = Account.from_key(b"\x77" * 32).address
-ENVIRONMENT = {
-    "FLORIN_EMBEDDED_SOLANA__ENABLED": "false",
-    "FLORIN_KEYSTORE_PASSWORD": "correct horse",
-}
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
 
 
 @pytest.fixture
 def run(home, forks):
-    async def command(*words: str) -> CommandResult:
-        """Run a command; the chain that it calls is served by this very loop."""
-        return await asyncio.to_thread(forks, "chain", *words, home=home, **ENVIRONMENT)
-
-    return command
-
-
-def _options(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
-    return ("add", "--rpc-url", chain.url, "--treasury", TREASURY, "--yes", *more)
+    return ChainCommands(forks, home).run_chain
 
 
 async def test_a_chain_with_several_nodes_is_added_and_each_is_listed(run, home):
     async with foreign.open_embedded(424242) as chain:
         second = chain.url.replace("127.0.0.1", "localhost")
         words = ("--rpc-url", second, "--new-relayer", "--chain", "eip155:424242", "--name", "Two")
-        added = await run(*_options(chain, *words, "--token", f"{chain.token}:USD"))
+        added = await run(*build_add_arguments(chain, *words, "--token", f"{chain.token}:USD"))
         assert added.status == 0, added
         written = tomllib.loads((home / "chains" / "two.toml").read_text())
         assert written["evm"]["rpc_url"] == [chain.url, second]
@@ -59,7 +38,7 @@ async def test_a_chain_with_several_nodes_is_added_and_each_is_listed(run, home)
 async def test_nodes_of_different_chains_are_not_added_together(run, home):
     async with foreign.open_embedded(424242) as chain, foreign.open_embedded(424243) as other:
         words = ("--rpc-url", other.url, "--new-relayer", "--chain", "eip155:424242")
-        done = await run(*_options(chain, *words, "--name", "Two"))
+        done = await run(*build_add_arguments(chain, *words, "--name", "Two"))
         assert done.status == 1
         assert "node 2 serves" in done.err
         assert "424243" in done.err

@@ -9,7 +9,6 @@ import tomllib
 import pytest
 from eth_account import Account
 from florin_server.app.chains.keys import open_keystore
-from florin_server.app.chains.setup import load_opener_contract, load_settlement_contract
 from florin_server.app.home import StateFolder
 from florin_server.devnet.genesis import load_artifact
 from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
@@ -22,36 +21,29 @@ from florin_server.rails.networks import chain_files
 from solders.keypair import Keypair
 
 from tests.support import foreign
-from tests.support.command import CommandResult
+from tests.support.chain_commands import (
+    ENVIRONMENT,
+    OPENER,
+    PASSWORD,
+    SETTLER,
+    TREASURY,
+    TREASURY_KEY,
+    ChainCommands,
+    line_of,
+    refused,
+)
 
 pytestmark = pytest.mark.slow
 
-TREASURY = Account.from_key(b"\x77" * 32).address
-SETTLER = format_checksum_address(load_settlement_contract().address)
-OPENER = format_checksum_address(load_opener_contract().address)
-PASSWORD = "correct horse"
 CHAIN = "eip155:424242"
 FACTORY = format_checksum_address("0x" + "fa" * 20)
 OTHER = format_checksum_address("0x" + "fb" * 20)
 CODE = {text.lower(): load_artifact("DevWalletFactory").runtime for text in (FACTORY, OTHER)}
-SETTINGS = {
-    "FLORIN_EMBEDDED_SOLANA__ENABLED": "false",
-    "FLORIN_KEYSTORE_PASSWORD": PASSWORD,
-}
-
-
-@pytest.fixture
-def home(tmp_path):
-    return tmp_path / "home"
 
 
 @pytest.fixture
 def run(home, forks):
-    async def command(*words: str, **changes: str) -> CommandResult:
-        """Run a command; the chain that it calls is served by this very loop."""
-        return await asyncio.to_thread(forks, *words, home=home, **{**SETTINGS, **changes})
-
-    return command
+    return ChainCommands(forks, home).run
 
 
 @pytest.fixture
@@ -63,16 +55,6 @@ async def chain():
 def add(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
     words = ("chain", "add", "--rpc-url", chain.url, "--chain", CHAIN, "--name", "Far Away")
     return (*words, "--token", f"{chain.token}:USD", "--yes", *more)
-
-
-def refused(done: CommandResult) -> str:
-    assert (done.status, done.out) == (1, ""), done
-    return done.err.splitlines()[-1]
-
-
-def line_of(done: CommandResult, beginning: str) -> str:
-    (line,) = [line for line in done.err.splitlines() if line.startswith(beginning)]
-    return line.removeprefix(beginning)
 
 
 def written(home) -> dict:
@@ -92,7 +74,7 @@ async def test_new_treasury_key_is_created_with_its_chain_and_pays_out(run, home
     assert Account.from_key(open_keystore(path, PASSWORD)).address == treasury
     assert f"The treasury's key is in {path}. Keep a copy of it." in added.err
     assert treasury != line_of(added, "Relayer: ")
-    with await asyncio.to_thread(lambda: forks.start_lasting("up", home=home, **SETTINGS)):
+    with await asyncio.to_thread(lambda: forks.start_lasting("up", home=home, **ENVIRONMENT)):
         listed = await run("executors", "list")
     # its purpose is to send
     assert treasury.lower() in listed.out.lower()
@@ -110,7 +92,7 @@ async def test_a_treasurys_key_comes_from_a_file_in_hex(run, home, chain, tmp_pa
     assert other.endswith(f"the treasury is {OTHER}, but the key belongs to {TREASURY}")
     assert not (home / "keys").exists()
     assert (await run(*words, "--treasury", TREASURY.lower())).status == 0
-    assert open_keystore(home / "keys" / "far-away-treasury.json", PASSWORD) == b"\x77" * 32
+    assert open_keystore(home / "keys" / "far-away-treasury.json", PASSWORD) == TREASURY_KEY
 
 
 async def test_a_treasury_on_solana_gets_its_key_too(run, home):
@@ -156,11 +138,11 @@ async def test_keystore_command_creates_a_keystore(run, home, tmp_path, kind):
     key.write_text("77" * 32)
     key.chmod(0o600)
     options = [kind] if kind else []
-    address = str(Keypair.from_seed(b"\x77" * 32).pubkey()) if kind else TREASURY
+    address = str(Keypair.from_seed(TREASURY_KEY).pubkey()) if kind else TREASURY
     words = ("chain", "keystore", str(path), *options)
     created = await run(*words, "--key-file", str(key))
     assert (created.status, created.out) == (0, f"{address}\n"), created
-    assert open_keystore(path, PASSWORD) == b"\x77" * 32
+    assert open_keystore(path, PASSWORD) == TREASURY_KEY
     assert path.stat().st_mode & 0o777 == 0o600
     assert "never overwritten" in refused(await run(*words))
     path.unlink()
@@ -213,7 +195,7 @@ async def test_home_readable_by_other_users_is_repaired_by_any_command(
     if not runs:
         await used()
         return
-    with await asyncio.to_thread(lambda: forks.start_lasting("up", home=home, **SETTINGS)):
+    with await asyncio.to_thread(lambda: forks.start_lasting("up", home=home, **ENVIRONMENT)):
         await used()
 
 

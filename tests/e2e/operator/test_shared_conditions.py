@@ -18,6 +18,7 @@ from florin_server.operations.store import quarantine as items
 from florin_server.rails.types import GasShortage
 
 from tests.support import postgres
+from tests.support.health import has_condition
 from tests.support.own_chain import CHAIN
 from tests.support.pair import ServicePair, open_pair
 from tests.support.service import run_service
@@ -89,7 +90,7 @@ async def test_conditions_of_the_lease_holder_are_shared_and_survive_its_death(t
     await wait_until(lambda: other.app.settlers[CHAIN].leases, meanwhile=passing)
     two.service.clock.advance(60)
     await wait_until(
-        lambda: not other.app.settlers[CHAIN].health().has_condition(LEASED), meanwhile=passing
+        lambda: not has_condition(other.app.settlers[CHAIN].health(), LEASED), meanwhile=passing
     )
     await ConditionReportWorker(other.app).report()
     assert (await answered(other))[CHAIN, FUNDS] == before[CHAIN, FUNDS]

@@ -16,7 +16,7 @@ import pytest_asyncio
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.settlement.chain_txs import ChainTx
-from florin_server.features.monitoring.service.system import list_chain_statuses
+from florin_server.features.monitoring.service.system import get_status
 from florin_server.money.ledger.store import ledger
 from florin_server.money.settlement.store import chain_txs
 from florin_server.rails.types import ChainHead, RailUnavailable
@@ -237,7 +237,7 @@ async def test_pruned_node_ends_no_payment_and_is_reported(desk, node, offer):
     async def is_reported() -> bool:
         (chain,) = [
             status
-            for status in await list_chain_statuses(desk.service.app)
+            for status in (await get_status(desk.service.app)).chains
             if status.chain_id == CHAIN
         ]
         return "no longer has blocks that may contain our transactions" in chain.problem

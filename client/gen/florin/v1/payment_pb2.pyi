@@ -286,8 +286,8 @@ class GetPaymentStatusResponse(_message.Message):
     """True if the status will never change again."""
     poll_in_ms: _builtins.int
     """Suggested milliseconds to wait before the next request; unset when final. While the payment is
-    processing, it is half of what recent payments took on its chain, 250 at least and 2000 at
-    most.
+    processing, it is half of the time that payments of its amount usually take on its chain: 250
+    at least and 2000 at most.
     """
     failure_code: Global___PaymentFailureCode.ValueType
     """Set only when failed; then UNSPECIFIED means that no code is disclosed."""

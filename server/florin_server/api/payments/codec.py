@@ -23,6 +23,7 @@ from florin_server.domain.payments.payment import (
     Refund,
     RefundStatus,
 )
+from florin_server.domain.payments.polling import BUYER_POLL_MS, compute_poll_ms
 from florin_server.domain.payouts.refund_amounts import RefundAmount, get_payment_value, sum_refunds
 from florin_server.money.payments.service.create import NewPayment
 from florin_server.money.payments.service.trace import PaymentEventRecord
@@ -34,11 +35,6 @@ from florin_server.settings.context import SettingsContext
 class _Context(ChainContext, SettingsContext, Protocol):
     """The parts of the application that this module uses."""
 
-
-# the documented intervals: slow while a buyer decides, slower while a chain confirms
-_BUYER_MS, _CHAIN_MS = 1000, 2000
-# four polls a second use a fifth of one device's rate limit, and are faster than any finality
-_CHAIN_MS_MIN = 250
 
 _STATUS = {s: payment_pb2.PaymentStatus.Value(f"PAYMENT_STATUS_{s.upper()}") for s in PaymentStatus}
 _FAILURE = {
@@ -111,26 +107,19 @@ class PaymentCodec:
         return payment_pb2.GetPaymentStatusResponse(
             status=_STATUS[payment.status],
             is_final=payment.status.is_final,
-            poll_in_ms=self._compute_poll_ms(payment),
+            poll_in_ms=compute_poll_ms(payment.status, self._find_settle_s(payment)),
             info=self.to_payment_information(payment),
             failure_code=to_failure_code(payment),
         )
 
-    def _compute_poll_ms(self, payment: Payment) -> int | None:
-        """Return the suggested wait before the next poll, in ms; None if nothing will change.
-
-        Clients poll twice within the usual time of the chain, so that they learn of the end soon.
-        The wait is never longer than documented.
-        """
-        if payment.status is not PaymentStatus.PROCESSING:
-            return None if payment.status.is_final else _BUYER_MS
+    def _find_settle_s(self, payment: Payment) -> float | None:
+        """Return the usual time of a payment on its chain; None without option or chain."""
         asset = (payment.option_unit or "").removeprefix("caip19/")
         rail = self._app.rails.get(asset.rpartition("/")[0])
         if rail is None:
-            return _CHAIN_MS
-        takes_s = self._app.chains[rail.chain_id].get_promised_s(rail.eta_s, rail.eta_s)
-        takes_s += rail.extra_wait_s(asset, payment.option_value or 0)
-        return min(_CHAIN_MS, max(_CHAIN_MS_MIN, round(takes_s * 500)))
+            return None
+        usual_s = self._app.chains[rail.chain_id].get_promised_s(rail.eta_s, rail.eta_s)
+        return usual_s + rail.extra_wait_s(asset, payment.option_value or 0)
 
     def to_watch_response(self, payment: Payment) -> payment_pb2.WatchPaymentResponse:
         """Return one state of a watched payment."""
@@ -184,7 +173,7 @@ class PaymentCodec:
             gateway_url=self._app.links.get_url(payment.id),
             status=_STATUS[payment.status],
             is_final=False,
-            poll_in_ms=_BUYER_MS,
+            poll_in_ms=BUYER_POLL_MS,
             expires_at=payment.expires_at,
             live=payment.live,
             checkout_problem=checkout_problem,

@@ -23,8 +23,6 @@ from florin_server.domain.refusals import bad_gateway_error, server_stopping_err
 _log = logging.getLogger(__name__)
 
 DOMAIN = "florin"
-# the gateway found a fault in a request; the server reports it once the caller is known
-GATEWAY_FAULT_KEY = "gateway-fault-bin"
 
 _UNAVAILABLE = 503
 

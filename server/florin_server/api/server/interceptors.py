@@ -16,13 +16,13 @@ from typing import Any, TypeAlias
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
+from grpc_rest_gateway.errors import FAULT_KEY
 
 from florin_server.api.context import ApiContext
 from florin_server.api.server import metadata, observed
 from florin_server.api.server.auth import Authenticator
 from florin_server.api.server.call import ActiveCall, current_call
 from florin_server.api.server.errors import (
-    GATEWAY_FAULT_KEY,
     DeadlineExceeded,
     GatewayFault,
     abort,
@@ -289,7 +289,8 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             key = build_idempotency_key(method, caller, sent.get("idempotency-key"), request)
         if method.is_mutation or key is not None:
             call.caller = replace(caller, idempotency_key=key, request_id=call.request_id)
-        fault = next((v for k, v in entries if k == GATEWAY_FAULT_KEY), None)
+        # a fault that the gateway found is reported once the caller is known
+        fault = next((v for k, v in entries if k == FAULT_KEY), None)
         if fault is not None:
             raise GatewayFault(fault)
         method.validate(request)

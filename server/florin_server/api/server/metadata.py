@@ -9,29 +9,24 @@ from typing import Any
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.versions import DEPLOYED_SDK
 
+VERSION_KEYS = ("pay-version", "wcp-version")
+SDK_KEYS = ("sdk-name", "sdk-version", "sdk-platform")
+# what callers send, over REST as headers of the same names
+CALLER_KEYS = (
+    "api-key",
+    "merchant-id",
+    "app-id",
+    "client-id",
+    *VERSION_KEYS,
+    *SDK_KEYS,
+    "idempotency-key",
+    # outside of the operator's API it is no credential: the error then names the right one
+    "authorization",
+)
 # all other keys are ignored
-KNOWN_KEYS = frozenset(
-    (
-        "api-key",
-        "merchant-id",
-        "app-id",
-        "client-id",
-        "pay-version",
-        "wcp-version",
-        "sdk-name",
-        "sdk-version",
-        "sdk-platform",
-        "idempotency-key",
-        "request-id",
-        "authorization",
-    )
-)
+KNOWN_KEYS = frozenset((*CALLER_KEYS, "request-id"))
 # no rights of the caller depend on these, and callers choose them freely
-NON_CREDENTIAL_KEYS = frozenset(
-    ("sdk-name", "sdk-version", "sdk-platform", "idempotency-key", "request-id")
-)
-# versions keep their empty value: an empty selector is malformed, not absent
-_EMPTY_VALUE_KEYS = frozenset({"pay-version", "wcp-version"})
+NON_CREDENTIAL_KEYS = frozenset((*SDK_KEYS, "idempotency-key", "request-id"))
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -52,7 +47,8 @@ def parse_metadata(entries: Any) -> Mapping[str, str]:
         if key in seen:
             raise ApiError(ErrorCode.INVALID_PARAMS, f"{key} was sent twice")
         seen.append(key)
-        if text or key in _EMPTY_VALUE_KEYS:
+        # an empty version is malformed, not absent
+        if text or key in VERSION_KEYS:
             sent[key] = text
     return sent
 

@@ -10,7 +10,7 @@ from typing import Any
 from florin_server.base.clock import Clock
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.store import Store
-from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.errors import ApiError, ErrorCode, GrpcStatus
 from florin_server.idempotency.store import turns as key_turns
 from florin_server.idempotency.store.responses import IdempotencyClaim
 
@@ -84,7 +84,7 @@ def make_in_flight_error() -> ApiError:
         "A request under this key is still running",
         details={"reason": "in_flight"},
         retry_after_s=1,
-        statuses_of=ErrorCode.VERSION_CONFLICT,
+        grpc=GrpcStatus.ABORTED,
     )
 
 

@@ -14,10 +14,10 @@ from florin_server.db.engine.query import SQLITE, StoreError
 from florin_server.db.tables.tables import METADATA
 
 # the newest migration; a new file is stamped with it, so that it needs no migration
-HEAD = "v0025"
+HEAD = "v0026"
 # the oldest schema whose Florin can work on this one while newer processes do; a migration that
 # removes what that Florin uses raises it
-COMPATIBLE_FROM = "v0025"
+COMPATIBLE_FROM = "v0026"
 VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
     "compatible_from VARCHAR(32) DEFAULT '' NOT NULL, "

@@ -1,4 +1,4 @@
-"""Tables of Florin's users: partners, keys, wallets, merchants and their destinations.
+"""Tables of Florin's users: partners, keys, wallets, merchants, destinations, ended sessions.
 
 Conventions as in `tables`.
 """
@@ -119,3 +119,17 @@ class BankAccountRow(TableRow, table=True):
     merchant_id: str = text_column()
     status: str = text_column()
     bank_type: str = text_column()
+
+
+class ConsoleSessionRow(TableRow, table=True):
+    """A console session that was ended before its time, or whose ticket was used.
+
+    After `expires_at_us` its cookie and its ticket are invalid anyway.
+    """
+
+    __tablename__ = "console_session"
+    __table_args__ = (Index("ix_console_session_expires_at_us", "expires_at_us"), WITHOUT_ROWID)
+
+    session_id: str = text_column(key=True)
+    ended_at_us: int | None = integer_column()
+    expires_at_us: int = integer_column()

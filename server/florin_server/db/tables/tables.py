@@ -10,6 +10,7 @@ from sqlmodel import SQLModel
 from florin_server.db.tables.accounts import (
     ApiKeyRow,
     BankAccountRow,
+    ConsoleSessionRow,
     DestinationRow,
     MerchantRow,
     PartnerRow,
@@ -76,6 +77,7 @@ wallet_app = _table(WalletAppRow)
 merchant = _table(MerchantRow)
 settlement_dest = _table(DestinationRow)
 bank_account = _table(BankAccountRow)
+console_session = _table(ConsoleSessionRow)
 payment = _table(PaymentRow)
 payment_event = _table(PaymentEventRow)
 payment_option = _table(OptionRow)

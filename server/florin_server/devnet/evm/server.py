@@ -81,16 +81,6 @@ class EvmDevChain(DevChain[_EvmEngine]):
         worker, engine = await start_engine("evm-devnet", lambda: _create_engine(path, chosen))
         return cls(worker, engine, chosen)
 
-    def list_contracts(self) -> dict[str, str]:
-        """Return the lower-case addresses of the first block's contracts."""
-        return {
-            "settler": DEVNET.settler,
-            "token": DEVNET.token.address,
-            "euro": DEVNET.euro.address,
-            "permit2": DEVNET.permit2,
-            "faucet": DEVNET.faucet,
-        }
-
     def _create_dialect(self) -> SubscriptionDialect:
         # the modules for sockets load slowly
         from florin_server.devnet.evm.newheads import EvmSubscriptionDialect  # noqa: PLC0415

@@ -35,11 +35,6 @@ class CheckoutLinks:
         return f"{self.base_url}/{payment_id}"
 
 
-def format_payment_link(base: str, payment_id: str) -> str:
-    """Return the URL where a buyer opens a payment; `base` is e.g. `https://pay.example`."""
-    return f"{base.rstrip('/')}/{payment_id}"
-
-
 def resolve_payment_id(
     text: str, pay_hosts: Collection[str], *, decodings: int = DECODINGS_MAX
 ) -> str:

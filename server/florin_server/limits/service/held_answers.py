@@ -58,11 +58,6 @@ class StreamLimits:
         self._wallets = places("held_per_payment_total")
         self.open_counts = dict.fromkeys(StreamHolder, 0)
 
-    @property
-    def has_counted(self) -> bool:
-        """Return True while any counted call is open."""
-        return any(places.counts for places in self.slots)
-
     def hold_for_merchant(
         self, credential: str, merchant_id: str, payment_id: str | None
     ) -> Release:

@@ -1,14 +1,16 @@
-"""Ends what has a time: unconfirmed payments, idempotency keys, data about buyers, lost gas."""
+"""Ends what has a time: unconfirmed payments, keys, sessions, data about buyers, lost gas."""
 
 from __future__ import annotations
 
 import logging
 from typing import Protocol
 
+from florin_server.accounts.store import sign_outs
 from florin_server.base.clock import sleep_remaining
 from florin_server.base.context import EventContext
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.db.context import StorageContext
+from florin_server.db.engine.query import Op, operation
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.money.payments.store import payments
@@ -77,11 +79,18 @@ async def _expire_each(app: _Context, now_us: int) -> bool:
 
 
 async def delete_lapsed_keys(app: StorageContext) -> None:
-    """Delete lapsed idempotency keys in small batches until canceled."""
+    """Delete lapsed idempotency keys and console sessions in small batches until canceled."""
     while True:
         now_us = app.clock.now_us()
-        if await app.store.write(idempotency.forget_lapsed(now_us, _BATCH_SIZE)) < _BATCH_SIZE:
+        if await app.store.write(_forget_lapsed_keys(now_us)) < _BATCH_SIZE:
             await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)
+
+
+@operation
+def _forget_lapsed_keys(now_us: int) -> Op[int]:
+    keys = yield from idempotency.forget_lapsed(now_us, _BATCH_SIZE)
+    sessions = yield from sign_outs.forget_lapsed(now_us, _BATCH_SIZE)
+    return max(keys, sessions)
 
 
 async def delete_due_data(app: StorageContext) -> None:

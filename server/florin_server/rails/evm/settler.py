@@ -33,7 +33,6 @@ ROUTE_NONCE = abi.encode_selector(f"routeNonce(uint8,{_PAY})")
 PAID_TOPIC = abi.encode_topic(
     "Paid(bytes32,address,address,address,uint256,address,uint256,bytes32)"
 )
-FAILED_TOPIC = abi.encode_topic("Failed(bytes32,bytes)")
 
 _HEAD_WORDS = 11
 
@@ -130,14 +129,6 @@ def encode_route_nonce(kind: RouteKind, arguments: PayArguments) -> bytes:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SettlementFailure:
-    """An item that the contract could not settle, with the revert data."""
-
-    ref: str
-    reason: bytes
-
-
 def parse_paid_event(log: Mapping[str, Any]) -> SettlementEvent:
     """Parse a log of the Paid event; raise RailUnavailable if it is another log."""
     topics = _parse_topics(log, PAID_TOPIC, 4)
@@ -163,17 +154,6 @@ def parse_paid_event(log: Mapping[str, Any]) -> SettlementEvent:
         # a node's way of counting must not decide about money
         position=None if log.get("logIndex") is None else parse_quantity(log.get("logIndex")),
     )
-
-
-def parse_failed_event(log: Mapping[str, Any]) -> SettlementFailure:
-    """Parse a log of the Failed event; raise RailUnavailable if it is another log."""
-    topics = _parse_topics(log, FAILED_TOPIC, 2)
-    try:
-        return SettlementFailure(
-            ref=topics[1], reason=abi.decode_bytes_at(parse_data(log.get("data")), 0)
-        )
-    except ValueError as fault:
-        raise RailUnavailable(f"the node returned a malformed failure event: {fault}") from None
 
 
 def is_event(log: Mapping[str, Any], settlers: frozenset[str], event: str) -> bool:

@@ -302,14 +302,6 @@ class Auditor:
                 total += row.fee * _is_same_address(row.terms["fee_to"], account)
         return total
 
-    def sum_spent(self, asset: str, payer: str) -> int:
-        """Return the amount that a payer spent on payments and unmatched money."""
-        return sum(
-            row.value
-            for row in (*self._paid_payments, *self._late_payments)
-            if row.asset == asset and _is_same_address(row.payer.rpartition(":")[2], payer)
-        )
-
     # ---- Solana
 
     async def check_solana(self) -> None:

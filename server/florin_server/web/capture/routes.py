@@ -27,8 +27,8 @@ from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web.capture import page
+from florin_server.web.forms import FORM_TYPE, get_media_type, is_same_site_form
 from florin_server.web.language import LANGUAGES, negotiate_language
-from florin_server.web.origin import is_same_site_form
 from florin_server.web.refusal import to_refused_error
 from florin_server.web.theme import VARIABLES_CHARS_MAX
 
@@ -50,7 +50,6 @@ PATH = "/collect"
 # hundreds of times the size of a name and two places; the limit of wallets' gateway calls
 _BODY_BYTES_MAX = 64 * 1024
 _JSON = "application/json"
-_FORM = "application/x-www-form-urlencoded"
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +216,8 @@ def _parse_submission(app: SettingsContext, request: PlainRequest) -> _FormSubmi
     """Return the submission in either format; RefusedError or ApiError(params_validation)."""
     if len(request.body) > _BODY_BYTES_MAX:
         raise RefusedError(413, ErrorCode.INVALID_PARAMS, "The body is too large")
-    kind = request.get_header(b"content-type").partition(";")[0].strip().lower() or _JSON
-    if kind == _FORM:
+    kind = get_media_type(request) or _JSON
+    if kind == FORM_TYPE:
         return _parse_form_submission(app, request)
     if kind != _JSON:
         raise RefusedError(415, ErrorCode.INVALID_PARAMS, "Content-Type is neither JSON nor a form")

@@ -14,9 +14,9 @@ from grpc_rest_gateway.parameters import parse_query
 from grpc_rest_gateway.plain import PlainRequest
 
 from florin_server.domain.errors import ErrorCode, validation_error
+from florin_server.web.forms import FORM_TYPE, get_media_type
 
 _BODY_BYTES_MAX = 64 * 1024
-_FORM_TYPE = b"application/x-www-form-urlencoded"
 _T = TypeVar("_T")
 # more digits than any amount has
 _NUMBER_CHARS = 100
@@ -40,8 +40,7 @@ class FormValues:
 
 def read_form(request: PlainRequest) -> FormValues:
     """Return the fields of a body; RefusedError if it is not a form."""
-    kind = next((value for name, value in request.headers if name == b"content-type"), b"")
-    if kind.partition(b";")[0].strip().lower() != _FORM_TYPE:
+    if get_media_type(request) != FORM_TYPE:
         raise RefusedError(415, ErrorCode.INVALID_PARAMS, "Content-Type must be that of a form")
     if len(request.body) > _BODY_BYTES_MAX:
         raise RefusedError(413, ErrorCode.INVALID_PARAMS, "The form is too large")

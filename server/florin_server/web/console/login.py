@@ -25,10 +25,10 @@ from florin_server.web.console.site import (
     Console,
     ConsoleRequest,
     describe_refusal,
-    is_same_origin,
     parse_return_path,
     redirect,
 )
+from florin_server.web.forms import is_same_origin_form, is_same_site_link
 from florin_server.web.refusal import to_refused_error
 
 LOGOUT = f"{ROOT}/logout"
@@ -54,7 +54,7 @@ def build_routes(console: Console) -> Mapping[tuple[str, str], PlainHandler]:
             raise console.make_wrong_host_error()
         form = read_form(request)
         back = parse_return_path(form.text("back"))
-        if not is_same_origin(request):
+        if not is_same_origin_form(request):
             return console.render_sign_in(request, back, 403, "Another site sent this form.")
         try:
             holder, live = await console.verify_secret(form.text("secret"), request)
@@ -97,8 +97,8 @@ async def _enter_session(console: Console, request: PlainRequest) -> PlainRespon
     query = dict(request.query)
     back = parse_return_path(query.get("back", ""))
     # another site must not sign a person in to a session of its own
-    led = request.get_header(b"sec-fetch-site") in {"", "same-site", "same-origin"}
-    session = console.sessions.find_by_ticket(request, query.get("ticket", "")) if led else None
+    is_own = is_same_site_link(request)
+    session = console.sessions.find_by_ticket(request, query.get("ticket", "")) if is_own else None
     try:
         if session is None or not await use_ticket(console.app, session.id, TICKET_S):
             return console.redirect_to_sign_in(request, back)

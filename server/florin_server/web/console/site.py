@@ -33,6 +33,7 @@ from florin_server.web.console.session import (
     SessionManager,
 )
 from florin_server.web.console.view import Formatter
+from florin_server.web.forms import is_same_origin_form
 from florin_server.web.language import get_translations
 from florin_server.web.refusal import to_refused_error
 from florin_server.web.render import build_security_headers, render_page
@@ -201,7 +202,7 @@ class Console:
                     raise self.make_wrong_host_error()
                 return self.redirect_to_sign_in(request, ROOT)
             console_request = ConsoleRequest(self, request, session)
-            if not is_same_origin(request):
+            if not is_same_origin_form(request):
                 return self.render_error(console_request, 403, "Another site sent this form.")
             return await self._run_handler(
                 console_request, self._wrap_form_checks(handler, deduplicate, needs_fresh_sign_in)
@@ -461,12 +462,3 @@ def parse_return_path(text: str) -> str:
     if not (inside and plain) or parts.path == LOGIN:
         return ROOT
     return quote(text, safe="/?&=%:+,.-_~")
-
-
-def is_same_origin(request: PlainRequest) -> bool:
-    """Return False if another site sent a request, or if nothing says where it is from."""
-    site = request.get_header(b"sec-fetch-site")
-    if site:
-        return site == "same-origin"
-    origin = request.get_header(b"origin")
-    return bool(origin) and urlsplit(origin).netloc == request.get_header(b"host")

@@ -47,7 +47,7 @@ _HEADERS = (
     (b"referrer-policy", b"no-referrer"),
     (b"x-content-type-options", b"nosniff"),
 )
-_HOST = re.compile(rb"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
+_HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 
 
 def build_routes() -> Mapping[str, PlainHandler]:
@@ -85,11 +85,8 @@ def _load_document() -> dict[str, Any]:
 
 def _get_server_url(request: PlainRequest) -> str:
     """Return the base URL that the caller used, if its Host header is valid; otherwise "/"."""
-    sent = dict(request.headers)
-    host = sent.get(b"host", b"")
-    if not _HOST.fullmatch(host):
-        return "/"
-    return f"{request.scheme}://{host.decode('ascii')}"
+    host = request.get_header(b"host")
+    return f"{request.scheme}://{host}" if _HOST.fullmatch(host) else "/"
 
 
 async def _serve_page(_request: PlainRequest) -> PlainResponse:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
-from typing import Final, Protocol
+from typing import Protocol
 from urllib.parse import parse_qsl, urlencode
 
 from florin.v1 import money_pb2
@@ -39,9 +39,9 @@ from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web import theme
+from florin_server.web.forms import FORM_TYPE, get_media_type, is_same_site_form
 from florin_server.web.language import LANGUAGES, PARAMETER, negotiate_language
 from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
-from florin_server.web.origin import is_same_site_form
 from florin_server.web.payments import page
 from florin_server.web.payments.page import (
     CheckoutChain,
@@ -66,9 +66,6 @@ class _Context(
     Protocol,
 ):
     """The parts of the application that this module uses."""
-
-
-_FORM: Final = b"application/x-www-form-urlencoded"
 
 
 class CheckoutPages:
@@ -113,10 +110,8 @@ class CheckoutPages:
 
     def _require_own_form(self, request: PlainRequest) -> None:
         """Refuse forms of other sites; programs call `simulate` with an API key."""
-        content_type = (
-            dict(request.headers).get(b"content-type", b"").partition(b";")[0].strip().lower()
-        )
-        if content_type != _FORM or not is_same_site_form(request, self._app.links.hosts):
+        is_form = get_media_type(request) == FORM_TYPE
+        if not is_form or not is_same_site_form(request, self._app.links.hosts):
             raise RefusedError(403, ErrorCode.FORBIDDEN, "Only a form on this page can do this")
 
     async def _apply_test_action(

@@ -20,17 +20,12 @@ def parse_hex(text: object, bytes_max: int) -> bytes:
     return bytes.fromhex(text[2:])
 
 
-def parse_signature(text: str) -> bytes:
+def canonicalize_signature(data: bytes) -> bytes:
     """Return a signature's 65 bytes r, s, v, with s in the lower half and v 27 or 28.
 
     Accept 65 bytes with v 0, 1, 27 or 28, and the 64 bytes of EIP-2098; raise ValueError for all
     else.
     """
-    return canonicalize_signature(parse_hex(text, 65))
-
-
-def canonicalize_signature(data: bytes) -> bytes:
-    """Return a signature's canonical 65 bytes, from 64 or 65 bytes; ValueError for all else."""
     if len(data) == 65:
         if data[64] not in _RECOVERY:
             raise ValueError("no such recovery id")

@@ -88,11 +88,6 @@ class ChainStatus:
     settle_s: float | None = None
 
 
-async def list_chain_statuses(app: _Context) -> list[ChainStatus]:
-    """Return every enabled chain."""
-    return await _list_chain_statuses(app, await conditions.list_conditions(app), FULL_SCOPE)
-
-
 @dataclass(frozen=True, slots=True)
 class InstallationStatus:
     """The state of the installation.

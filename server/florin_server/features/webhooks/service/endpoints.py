@@ -15,7 +15,7 @@ from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.account import CredentialStatus
-from florin_server.domain.errors import ApiError, ErrorCode, validation_error
+from florin_server.domain.errors import ApiError, ErrorCode, GrpcStatus, validation_error
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.refusals import upgrade_unfinished
 from florin_server.domain.urls import UrlError, canonicalize_url
@@ -225,7 +225,8 @@ def _not_found_error() -> ApiError:
         ErrorCode.INVALID_PARAMS,
         "Webhook endpoint not found",
         details={"reason": "webhook_not_found"},
-        statuses_of=ErrorCode.NOT_FOUND,
+        http=404,
+        grpc=GrpcStatus.NOT_FOUND,
     )
 
 
@@ -234,7 +235,8 @@ def _taken_error(endpoint_id: str) -> ApiError:
         ErrorCode.INVALID_STATE,
         f"Endpoint {endpoint_id} has this URL already: if its secret is lost, rotate it",
         details={"reason": "webhook_url_taken"},
-        statuses_of=ErrorCode.ALREADY_REFUNDED,
+        http=409,
+        grpc=GrpcStatus.ALREADY_EXISTS,
     )
 
 

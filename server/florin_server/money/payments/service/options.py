@@ -35,6 +35,7 @@ from florin_server.money.payouts.service.opening import list_openable, list_rece
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
+from florin_server.rails.offered import OptionOffer
 from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import (
@@ -264,14 +265,16 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     return [
         replace(
             offer := rail.offers.build_option(
-                payment,
-                accounts_by_payer[means.payer],
-                means,
-                assets[means.asset],
-                prices[means.asset],
-                split := splits[means.asset],
-                now_us,
-                quote(means),
+                OptionOffer(
+                    payment,
+                    accounts_by_payer[means.payer],
+                    means,
+                    assets[means.asset],
+                    prices[means.asset],
+                    split := splits[means.asset],
+                    now_us,
+                    quote(means),
+                )
             ),
             eta_s=_promise_s(app, rail, offer),
             fee=split.fee,

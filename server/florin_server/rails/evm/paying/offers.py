@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.payments.payment import (
     FreeNonce,
-    Payment,
     PaymentOption,
     ResolvedBuild,
 )
@@ -22,7 +21,6 @@ from florin_server.rails.evm.reading.refusals import TokenRefusals
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.setup.discovery import EvmInspection
 from florin_server.rails.offered import OptionOffer
-from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.types import (
     Asset,
     ChainHead,
@@ -103,20 +101,9 @@ class EvmOffers:
         refusal = await self._refusals.find_receiver_refusal(asset, guard, split)
         return str(refusal) if refusal else None
 
-    def build_option(  # noqa: PLR0917  (each of another type)
-        self,
-        payment: Payment,
-        account: str,
-        payable: PayableAsset,
-        asset: Asset,
-        value: int,
-        split: Split,
-        now_us: int,
-        quote: PriceQuote | None = None,
-    ) -> PaymentOption:
-        """Build an option; equal arguments, except `now_us`, give equal ids and actions."""
-        offered = OptionOffer(payment, account, payable.payer, asset, value, split, now_us, quote)
-        return build_option(self._chain, offered, payable)
+    def build_option(self, offer: OptionOffer) -> PaymentOption:
+        """Build an option; equal offers, except their `now_us`, give equal ids and actions."""
+        return build_option(self._chain, offer)
 
     async def resolve_build(
         self,

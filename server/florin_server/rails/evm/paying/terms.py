@@ -28,7 +28,6 @@ from florin_server.rails.evm.settler import PayArguments
 from florin_server.rails.offered import OptionOffer, rebuild_commitment
 from florin_server.rails.types import (
     OptionCommitment,
-    PayableAsset,
     SettlementEvent,
     Split,
 )
@@ -253,14 +252,13 @@ def to_address(account: str) -> str:
     return account.rpartition(":")[2].lower()
 
 
-def build_option(
-    chain: EvmChainSettings, offer: OptionOffer, payable: PayableAsset
-) -> PaymentOption:
+def build_option(chain: EvmChainSettings, offer: OptionOffer) -> PaymentOption:
     """Build an option: the missing approvals, and the message that pays it.
 
     If the payer sends the payment itself, fetch returns the calls.
     """
     payment, asset, split, quote = offer.payment, offer.asset, offer.split, offer.quote
+    payable = offer.payable
     method = payable.method or asset.method
     approvals = [_format_approval_step(amount) for amount in payable.approvals]
     chosen = offer.compute_id(

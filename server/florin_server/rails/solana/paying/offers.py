@@ -9,13 +9,11 @@ from solders.pubkey import Pubkey
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.payments.payment import (
     FreeNonce,
-    Payment,
     PaymentOption,
     ResolvedBuild,
 )
 from florin_server.rails.connection.coalesce import RequestCoalescer, SharedRequests
 from florin_server.rails.offered import OptionOffer
-from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.solana.paying.issue import TransactionIssuer
 from florin_server.rails.solana.paying.terms import build_option, build_terms
 from florin_server.rails.solana.reading import receivers
@@ -98,20 +96,10 @@ class SolanaOffers:
             terms, accounts, inspection.rent, self._relayer, openable_accounts
         ).problem
 
-    def build_option(  # noqa: PLR0917  (each of another type)
-        self,
-        payment: Payment,
-        account: str,
-        payable: PayableAsset,
-        asset: Asset,
-        value: int,
-        split: Split,
-        now_us: int,
-        quote: PriceQuote | None = None,
-    ) -> PaymentOption:
-        """Build an option; equal arguments, except `now_us`, give equal ids and actions."""
-        offered = OptionOffer(payment, account, payable.payer, asset, value, split, now_us, quote)
-        return build_option(self._chain, offered, self._get_inspection().programs[asset.address])
+    def build_option(self, offer: OptionOffer) -> PaymentOption:
+        """Build an option; equal offers, except their `now_us`, give equal ids and actions."""
+        program = self._get_inspection().programs[offer.asset.address]
+        return build_option(self._chain, offer, program)
 
     async def resolve_build(
         self,

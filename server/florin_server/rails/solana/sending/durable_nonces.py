@@ -28,8 +28,6 @@ from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import RailUnavailable, SignedTransaction
 
-# that one transaction creates or advances; each adds an account of 32 bytes, and creation a seed
-ACCOUNTS_PER_TRANSACTION = 5
 _UNITS = 50_000
 # kept for payments when the relayer creates nonces: about 4,900 of them at the usual fee
 RESERVE_LAMPORTS = 50_000_000

@@ -1,0 +1,58 @@
+"""`florin chain` in a home of its own, and its outputs."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from eth_account import Account
+from florin_server.app.chains.setup import load_opener_contract, load_settlement_contract
+from florin_server.domain.caip import format_checksum_address
+
+from tests.support.command import CommandForks, CommandResult
+from tests.support.foreign import ForeignChain
+
+TREASURY_KEY = b"\x77" * 32
+TREASURY = Account.from_key(TREASURY_KEY).address
+SETTLER = format_checksum_address(load_settlement_contract().address)
+OPENER = format_checksum_address(load_opener_contract().address)
+PASSWORD = "correct horse"
+ENVIRONMENT = {
+    "FLORIN_EMBEDDED_SOLANA__ENABLED": "false",
+    "FLORIN_KEYSTORE_PASSWORD": PASSWORD,
+}
+
+
+class ChainCommands:
+    """Commands on one home; the chain that they call can be served by the test's own loop."""
+
+    def __init__(self, forks: CommandForks, home: Path) -> None:
+        self._forks = forks
+        self._home = home
+
+    async def run(self, *words: str, **changes: str) -> CommandResult:
+        """Run `florin`, with changes of its environment."""
+        return await asyncio.to_thread(
+            self._forks, *words, home=self._home, **{**ENVIRONMENT, **changes}
+        )
+
+    async def run_chain(self, *words: str, **changes: str) -> CommandResult:
+        """Run `florin chain`, with changes of its environment."""
+        return await self.run("chain", *words, **changes)
+
+
+def build_add_arguments(chain: ForeignChain, *more: str) -> tuple[str, ...]:
+    """Return the arguments of `florin chain add` for a chain."""
+    return ("add", "--rpc-url", chain.url, "--treasury", TREASURY, "--yes", *more)
+
+
+def refused(done: CommandResult) -> str:
+    """Return the last sentence of a command that failed."""
+    assert (done.status, done.out) == (1, ""), done
+    return done.err.splitlines()[-1]
+
+
+def line_of(done: CommandResult, beginning: str) -> str:
+    """Return the rest of the only line that begins so."""
+    (line,) = [line for line in done.err.splitlines() if line.startswith(beginning)]
+    return line.removeprefix(beginning)
