@@ -99,10 +99,10 @@ EXPORTS = (
     exports_transactions,
     exports_watched,
 )
-# by the names that modules have here, since many are `store`
-NAMES = {module: name for name, module in globals().items() if inspect.ismodule(module)}
 STATEMENTS = {
-    f"{NAMES[module]}{name}": result
+    # by noun, where the store is a single module
+    f"{'exports_' if module in EXPORTS else ''}"
+    f"{module.__name__.removesuffix('.store').rpartition('.')[2]}{name}": result
     for module in (*OPERATIONS, *EXPORTS)
     for name, result in inspect.getmembers(module)
     if isinstance(result, Statement)
