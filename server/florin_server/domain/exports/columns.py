@@ -77,11 +77,6 @@ class ExportTable:
             if column.computed_from is None and column is not PART_COLUMN
         )
 
-    @cached_property
-    def key_indexes(self) -> tuple[int, ...]:
-        """Return the positions of the key among the columns that a source fills in."""
-        return tuple(self.source_columns.index(name) for name in self.key)
-
 
 PART_COLUMN = ExportColumn(
     "part",
