@@ -8,9 +8,9 @@ import pkgutil
 from collections.abc import Iterator
 from typing import Any
 
-import florin_server.store
+import florin_server
 import pytest
-from florin_server.db.engine.query import SQLITE, Statement
+from florin_server.db.engine.query import SQLITE, CoreStatement
 from florin_server.db.tables.payouts import OWED_PREDICATE, UNPAID_PREDICATE
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.domain.payments import state as payments
@@ -37,14 +37,14 @@ TABLES: dict[str, TransitionTable[Any, Any]] = {
 }
 
 
-def statements() -> Iterator[Statement]:
+def statements() -> Iterator[CoreStatement]:
     """Yield every statement in the store's modules, alone or by event."""
-    for module_info in pkgutil.walk_packages(florin_server.store.__path__, "florin_server.store."):
+    for module_info in pkgutil.walk_packages(florin_server.__path__, "florin_server."):
         if ".migrations" in module_info.name:
             continue
         for value in vars(importlib.import_module(module_info.name)).values():
             held = value.values() if isinstance(value, dict) else [value]
-            yield from (item for item in held if isinstance(item, Statement))
+            yield from (item for item in held if isinstance(item, CoreStatement))
 
 
 def moves() -> Iterator[tuple[str, frozenset[str], str | None]]:
