@@ -22,13 +22,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
-from florin_server.db.engine.query import Statement
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.tables.payments import PaymentEventRow, PaymentRow
 from florin_server.domain.payments.payment import CancellationReason, Payment
 from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
-from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from tests.bench.load import PATIENCE_S
@@ -239,7 +237,7 @@ async def _asyncpg(database: DatabaseConfig) -> Any:
             rows = await raw.fetch(
                 change.sql, *change.encode_params(params | {"cancelled_reason": by})
             )
-            changed = Payment(*change.decode_rows([tuple(row) for row in rows])[0])
+            (changed,) = change.read_rows(rows)
             await raw.execute(
                 event.sql, *event.encode_params(payments.to_event_row(changed, "cancel"))
             )
@@ -257,7 +255,7 @@ async def _session(database: DatabaseConfig) -> Any:
         pool_size=CONNECTIONS,
         max_overflow=0,
     )
-    names = Statement(select(PaymentRow.__table__)).clause.exported_columns.keys()  # type: ignore[attr-defined]
+    names = [column.name for column in PaymentRow.__table__.columns]  # type: ignore[attr-defined]
 
     async def create(payment: Payment) -> None:
         async with AsyncSession(engine) as session:

@@ -8,11 +8,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from florin_server.db.engine.query import Statement
 from florin_server.db.tables.payments import IdempotencyRow, PaymentEventRow, PaymentRow
 from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
-from sqlalchemy import create_engine, event, select
+from sqlalchemy import create_engine, event
 from sqlmodel import Session
 
 from tests.bench.load import Result
@@ -41,7 +40,7 @@ def _create(path: Path, count: int) -> Result:
         for text in _PRAGMAS:  # like the store's
             raw.execute(f"PRAGMA {text}")  # type: ignore[attr-defined]
 
-    names = Statement(select(PaymentRow.__table__)).clause.exported_columns.keys()
+    names = [column.name for column in PaymentRow.__table__.columns]
     created_payments = [a_payment() for _ in range(count)]
     cpu_s, started = time.process_time(), time.perf_counter()
     for number, payment in enumerate(created_payments):

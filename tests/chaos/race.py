@@ -52,8 +52,9 @@ def plant() -> None:
 
     @operation
     def find_response(claim: idempotency.IdempotencyClaim) -> Op[StoredResponse | None]:
-        rows = yield idempotency._FIND(scope_=claim.scope, key_=claim.key)  # noqa: SLF001
-        return StoredResponse(rows[0][1]) if rows and rows[0][0] == claim.fingerprint else None
+        bound = yield from idempotency._FIND.first(scope_=claim.scope, key_=claim.key)  # noqa: SLF001
+        is_bound = bound is not None and bound.fingerprint == claim.fingerprint
+        return StoredResponse(bound.body) if is_bound else None
 
     @operation
     def do_nothing() -> Op[None]:

@@ -219,13 +219,13 @@ class Round:
 
 
 # as many statements take, while others run theirs
-_TIME_PASSES = Statement(select(func.pg_sleep(0.02)))
+_TIME_PASSES = Statement(select(func.pg_sleep(0.02)), str)
 
 
 @operation
 def _slowly(claim: Operation[None], signing: Any) -> Op[None]:
     signing.release()
-    yield _TIME_PASSES()
+    yield from _TIME_PASSES.single()
     yield from claim
 
 
@@ -256,17 +256,17 @@ def _no_guard() -> None:
     """Take a lapsed key as if no other process looked at it."""
 
     def claim(c: idempotency.IdempotencyClaim) -> Op[StoredResponse | None]:
-        entry = idempotency._CLAIM(  # noqa: SLF001
-            scope=c.scope, key=c.key, fingerprint=c.fingerprint, body=b"",
-            created_at_us=c.now_us, expires_at_us=None,
-        )  # fmt: skip
-        if (yield entry):
+        entry = {
+            "scope": c.scope, "key": c.key, "fingerprint": c.fingerprint, "body": b"",
+            "created_at_us": c.now_us, "expires_at_us": None,
+        }  # fmt: skip
+        if (yield from idempotency._CLAIM.any(**entry)):  # noqa: SLF001
             return None
-        for _, body, expires in (yield idempotency._FIND(scope_=c.scope, key_=c.key)):  # noqa: SLF001
-            if expires is None or expires > c.now_us:
-                return StoredResponse(body)
+        for bound in (yield from idempotency._FIND.all(scope_=c.scope, key_=c.key)):  # noqa: SLF001
+            if bound.expires_at_us is None or bound.expires_at_us > c.now_us:
+                return StoredResponse(bound.body)
             yield idempotency._FORGET(scope_=c.scope, key_=c.key)  # noqa: SLF001
-            yield entry
+            yield from idempotency._CLAIM.any(**entry)  # noqa: SLF001
         return None
 
     idempotency._claim_key = claim  # noqa: SLF001
@@ -274,12 +274,14 @@ def _no_guard() -> None:
 
 def _no_fence() -> None:
     """Check the lease before signing, without a lock on it."""
-    leases._EPOCH = Statement(select(lease.c.epoch).where(lease.c.name == param("lease")))  # noqa: SLF001
+    unlocked = select(lease.c.epoch).where(lease.c.name == param("lease"))
+    leases._EPOCH = Statement(unlocked, int)  # noqa: SLF001
 
 
 def _no_lock() -> None:
     """Count the options without a lock, so that others add more meanwhile."""
-    new_options._LOCK = Statement(select(payment.c.id).where(payment.c.id == param("payment_id")))  # noqa: SLF001
+    unlocked = select(payment.c.id).where(payment.c.id == param("payment_id"))
+    new_options._LOCK = Statement(unlocked, str)  # noqa: SLF001
 
 
 def _no_refund_lock() -> None:
@@ -289,7 +291,8 @@ def _no_refund_lock() -> None:
     numbers are changed as well.
     """
     global _ordinal  # noqa: PLW0603  (in its own process)
-    refunds._LOCK = Statement(select(payment.c.id).where(payment.c.id == param("payment_id")))  # noqa: SLF001
+    unlocked = select(payment.c.id).where(payment.c.id == param("payment_id"))
+    refunds._LOCK = Statement(unlocked, str)  # noqa: SLF001
     _ordinal = lambda _existing, who: int(who, 16) + 1  # noqa: E731
 
 

@@ -57,14 +57,15 @@ def cancels_too_late(patch: pytest.MonkeyPatch) -> None:
             updated_at_us=param("now_us"),
             cancelled_reason=param("cancelled_reason"),
         )
-        .returning(*payment.c)
+        .returning(*payment.c),
+        Payment,
     )
     patch.setitem(
         PAYMENT_TRANSITIONS.rows[PaymentStateEvent.CANCEL],
         PaymentStatus.PROCESSING,
         PaymentStatus.CANCELLED,
     )
-    patch.setattr(payments, "_CANCEL", lambda now_s, **values: anything(**values))
+    patch.setattr(payments, "_CANCEL", anything)
 
 
 def expires_a_second_late(patch: pytest.MonkeyPatch) -> None:

@@ -84,7 +84,8 @@ def claims_what_does_not_wait(patch: Patch) -> None:
             tx_id=param("tx"),
             lapses_at=param("lapses", BigInteger),
         )
-        .returning(payout.c.id)
+        .returning(payout.c.id),
+        str,
     )
     patch.setattr(payouts, "_CLAIM", anything)
 
@@ -105,7 +106,8 @@ def believes_a_replaced_transaction(patch: Patch) -> None:
             tx_id=param("tx"),
             completed_at_us=param("done_us"),
         )
-        .returning(payout.c.id)
+        .returning(payout.c.id),
+        str,
     )
     patch.setitem(payouts._FINALIZE, PayoutEvent.PAID, anything)  # noqa: SLF001
 

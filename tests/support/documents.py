@@ -57,6 +57,7 @@ DOCUMENTS = (
                 "security",
                 "threats",
                 "architecture",
+                "store",
             ),
             *("decisions", "testing", "glossary"),
         )

@@ -9,7 +9,7 @@ import sys
 import florin_server
 import grpc_rest_gateway
 from florin_server.app import memory
-from florin_server.db.engine.query import Statement
+from florin_server.db.engine.query import CoreStatement
 
 # whole packages that a service or a command imports on demand
 LAZY_MODULES = ("aiohttp.web", "eth_account", "uvicorn.lifespan.off")
@@ -26,7 +26,7 @@ def load_all() -> None:
         importlib.import_module(name)
     for module in list(sys.modules.values()):
         for value in vars(module).values():
-            if isinstance(value, Statement):
+            if isinstance(value, CoreStatement):
                 # compiled here, once
                 value.sqlite  # noqa: B018
     memory.freeze_startup_objects()

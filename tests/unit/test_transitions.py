@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from florin_server.db.engine.query import SQLITE, Statement
+from florin_server.db.engine.query import SQLITE, CoreStatement
 from florin_server.db.tables.payouts import OWED_PREDICATE, UNPAID_PREDICATE
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.domain.payments import state as payments
@@ -36,12 +36,12 @@ TABLES: dict[str, TransitionTable[Any, Any]] = {
 }
 
 
-def statements() -> Iterator[Statement]:
+def statements() -> Iterator[CoreStatement]:
     """Yield every statement in the stores of the nouns, alone or by event."""
     for module in import_parts("store"):
         for value in vars(module).values():
             held = value.values() if isinstance(value, dict) else [value]
-            yield from (item for item in held if isinstance(item, Statement))
+            yield from (item for item in held if isinstance(item, CoreStatement))
 
 
 def moves() -> Iterator[tuple[str, frozenset[str], str | None]]:

@@ -13,8 +13,8 @@ from florin_server.app.stores import open_reader
 from florin_server.base.clock import SystemClock
 from florin_server.db import installation
 from florin_server.db.engine import copying, migrating, schema
-from florin_server.db.engine.copying import TableDigest
-from florin_server.db.engine.query import Row, run
+from florin_server.db.engine.copying import Row, TableDigest
+from florin_server.db.engine.query import run
 from florin_server.db.engine.reading import SqliteStoreReader
 from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.db.engine.store import Store

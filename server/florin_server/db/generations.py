@@ -7,15 +7,11 @@ number reads the data again; with an equal number its cache is valid.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from sqlalchemy import select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    operation,
-)
+from florin_server.db.engine.query import Command, Op, Statement, insert, operation
 from florin_server.db.tables.tables import generation
 
 
@@ -31,12 +27,17 @@ class CacheKind(StrEnum):
     QUARANTINE = "quarantine"
 
 
-_BUMP = Statement(
+class _Version(NamedTuple):
+    kind: str
+    n: int
+
+
+_BUMP = Command(
     insert(generation).on_conflict_do_update(
         index_elements=["kind"], set_={"n": generation.c.n + 1}
     )
 )
-_ALL = Statement(select(generation.c.kind, generation.c.n))
+_ALL = Statement(select(generation.c.kind, generation.c.n), _Version)
 
 
 @operation
@@ -51,4 +52,4 @@ def bump(kind: CacheKind) -> Op[None]:
 @operation
 def get_versions() -> Op[dict[str, int]]:
     """Return the version of each kind that was ever changed."""
-    return dict([row[:2] for row in (yield _ALL())])
+    return dict((yield from _ALL.all()))

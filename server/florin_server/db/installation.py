@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sqlalchemy import delete, select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    operation,
-    param,
-    upsert,
-)
+from florin_server.db.engine.query import Command, Op, Statement, operation, param, upsert
 from florin_server.db.tables.tables import installation
 
-_GET = Statement(select(installation.c.value).where(installation.c.name == param("name")))
+
+class _NamedValue(NamedTuple):
+    name: str
+    value: str
+
+
+_GET = Statement(select(installation.c.value).where(installation.c.name == param("name")), str)
 _LOCK = Statement(
-    select(installation.c.value).where(installation.c.name == param("name")).with_for_update()
+    select(installation.c.value).where(installation.c.name == param("name")).with_for_update(), str
 )
-_PUT = Statement(upsert(installation, "name"))
+_PUT = Command(upsert(installation, "name"))
 _FORGET = Statement(
     delete(installation)
     .where(installation.c.name == param("name_"))
-    .returning(installation.c.value)
+    .returning(installation.c.value),
+    str,
 )
 _BY_PREFIX = Statement(
     select(installation.c.name, installation.c.value).where(
         installation.c.name.like(param("prefix"))
-    )
+    ),
+    _NamedValue,
 )
 
 # microseconds that the test clock is ahead of the machine's
@@ -43,8 +47,7 @@ _DATABASE, _BEHIND = "database", "behind"
 @operation
 def find_value(name: str) -> Op[str | None]:
     """Return the value of a name; None if it has none."""
-    rows = yield _GET(name=name)
-    return rows[0][0] if rows else None
+    return (yield from _GET.first(name=name))
 
 
 @operation
@@ -56,7 +59,7 @@ def put_value(name: str, value: str) -> Op[None]:
 @operation
 def list_values(prefix: str) -> Op[dict[str, str]]:
     """Return the values of names with a prefix, by the rest of the name."""
-    rows = yield _BY_PREFIX(prefix=f"{prefix}%")
+    rows = yield from _BY_PREFIX.all(prefix=f"{prefix}%")
     return {name.removeprefix(prefix): value for name, value in rows}
 
 
@@ -69,8 +72,7 @@ def get_clock_offset() -> Op[int]:
 @operation
 def advance_clock(by_us: int) -> Op[int]:
     """Advance the test clock; return the total microseconds that it is ahead."""
-    rows = yield _LOCK(name=_AHEAD)
-    ahead_us = (int(rows[0][0]) if rows else 0) + by_us
+    ahead_us = int((yield from _LOCK.first(name=_AHEAD)) or 0) + by_us
     yield from put_value(_AHEAD, str(ahead_us))
     return ahead_us
 
@@ -107,10 +109,10 @@ def mark_copied(at_us: int) -> Op[None]:
 @operation
 def claim_copy() -> Op[bool]:
     """Return True for the first process that starts on a copy."""
-    rows = yield _FORGET(name_=_COPIED)
-    if rows:
-        yield from _put_earliest(_RESTORED, int(rows[0][0]))
-    return bool(rows)
+    copied_at_us = yield from _FORGET.first(name_=_COPIED)
+    if copied_at_us is not None:
+        yield from _put_earliest(_RESTORED, int(copied_at_us))
+    return copied_at_us is not None
 
 
 def _put_earliest(name: str, at_us: int) -> Op[None]:
@@ -129,7 +131,7 @@ def find_restore_time() -> Op[int | None]:
 @operation
 def forget_copy() -> Op[None]:
     """Forget the copy: no executor is paused for it any more."""
-    yield _FORGET(name_=_RESTORED)
+    yield from _FORGET.all(name_=_RESTORED)
 
 
 @operation
@@ -161,4 +163,4 @@ def get_behind_reason() -> Op[str]:
 @operation
 def forget_behind() -> Op[None]:
     """Forget the reason: no executor is paused for it any more."""
-    yield _FORGET(name_=_BEHIND)
+    yield from _FORGET.all(name_=_BEHIND)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, case, delete, func, select
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     insert,
@@ -67,43 +68,63 @@ def _greatest(left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnElem
 
 _new = insert(shared_budget)
 _sum = _greatest(shared_budget.c.whole_us + param("taken_us"), _new.excluded.whole_us)
-_PROCESSES = Statement(select(process.c.id, process.c.now_us))
-_BEAT = Statement(upsert(process, "id"))
-_LEAVE = Statement(delete(process).where(process.c.id == param("id")))
-_LEAVE_HOLDS = Statement(delete(shared_hold).where(shared_hold.c.process_id == param("id")))
-_LEAVE_TURNS = Statement(delete(key_turn).where(key_turn.c.process_id == param("id")))
-_TAKE = Statement(
+
+
+class _ProcessTime(NamedTuple):
+    id: str
+    now_us: int
+
+
+class _ReplenishTime(NamedTuple):
+    key: str
+    whole_us: int
+
+
+class _Held(NamedTuple):
+    key: str
+    n: int
+
+
+_PROCESSES = Statement(select(process.c.id, process.c.now_us), _ProcessTime)
+_BEAT = Command(upsert(process, "id"))
+_LEAVE = Command(delete(process).where(process.c.id == param("id")))
+_LEAVE_HOLDS = Command(delete(shared_hold).where(shared_hold.c.process_id == param("id")))
+_LEAVE_TURNS = Command(delete(key_turn).where(key_turn.c.process_id == param("id")))
+_TAKE = Command(
     _new.on_conflict_do_update(
         index_elements=["key"],
         set_={"whole_us": case((_sum < param("most_us"), _sum), else_=param("most_us"))},
     )
 )
 _REPLENISH_TIMES = Statement(
-    select(shared_budget.c.key, shared_budget.c.whole_us).where(is_in(shared_budget.c.key, "keys"))
+    select(shared_budget.c.key, shared_budget.c.whole_us).where(is_in(shared_budget.c.key, "keys")),
+    _ReplenishTime,
 )
-_HOLD = Statement(upsert(shared_hold, "process_id", "key"))
-_LET_GO = Statement(
+_HOLD = Command(upsert(shared_hold, "process_id", "key"))
+_LET_GO = Command(
     delete(shared_hold).where(
         shared_hold.c.process_id == param("id"), is_in(shared_hold.c.key, "keys")
     )
 )
 _HELD_BY_OTHERS = Statement(
-    select(shared_hold.c.key, func.sum(shared_hold.c.n))
+    select(shared_hold.c.key, func.sum(shared_hold.c.n).label("n"))
     .join(process, process.c.id == shared_hold.c.process_id)
     .where(
         is_in(shared_hold.c.key, "keys"),
         process.c.id != param("own"),
         process.c.now_us > param("since_us"),
     )
-    .group_by(shared_hold.c.key)
+    .group_by(shared_hold.c.key),
+    _Held,
 )
 _OLD = Statement(
     select(shared_budget.c.key)
     .where(shared_budget.c.whole_us <= param("until_us"))
     .order_by(shared_budget.c.whole_us)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    str,
 )
-_FORGET = Statement(
+_FORGET = Command(
     delete(shared_budget).where(
         shared_budget.c.key == param("key_"), shared_budget.c.whole_us <= param("until_us")
     )
@@ -123,7 +144,7 @@ def exchange(
     `holds` are the changed counts, 0 to remove a count; `held_keys` are the keys whose holds by
     others to return.
     """
-    process_times: dict[str, int] = dict((yield _PROCESSES()))
+    process_times = dict((yield from _PROCESSES.all()))
     before_us = process_times.pop(process_id, None)
     now_us = max(now_us, before_us or 0, *process_times.values())
     yield _BEAT(id=process_id, now_us=now_us, revision=HEAD)
@@ -135,7 +156,7 @@ def exchange(
     held: dict[str, int] = {}
     since_us = now_us - ALIVE_US
     if held_keys:
-        report = yield _HELD_BY_OTHERS(keys=held_keys, own=process_id, since_us=since_us)
+        report = yield from _HELD_BY_OTHERS.all(keys=held_keys, own=process_id, since_us=since_us)
         held = {key: int(n) for key, n in report}
     alive = 1 + sum(at_us > since_us for at_us in process_times.values())
     return SharedLimitState(now_us, alive, before_us is not None, ahead_us, held)
@@ -156,7 +177,7 @@ def _record_uses(uses: Sequence[SharedBudgetUse], now_us: int) -> Op[dict[str, i
         for use in sorted(uses)
     ]
     yield _TAKE.bind_many(rows)
-    report = yield _REPLENISH_TIMES(keys=[use.key for use in uses])
+    report = yield from _REPLENISH_TIMES.all(keys=[use.key for use in uses])
     return {key: whole_us - now_us for key, whole_us in report}
 
 
@@ -178,8 +199,8 @@ def leave(process_id: str) -> Op[None]:
 def forget_replenished(now_us: int, limit: int) -> Op[int]:
     """Delete budgets that have been full for a while, the oldest first; return how many."""
     until_us = now_us - _FORGET_US
-    old = yield _OLD(until_us=until_us, limit=limit)
+    old = yield from _OLD.all(until_us=until_us, limit=limit)
     if old:
         # a budget that was used again meanwhile is no longer full
-        yield _FORGET.bind_many([{"key_": key, "until_us": until_us} for (key,) in sorted(old)])
+        yield _FORGET.bind_many([{"key_": key, "until_us": until_us} for key in sorted(old)])
     return len(old)

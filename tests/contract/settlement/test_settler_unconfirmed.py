@@ -108,7 +108,7 @@ def _payouts():
     from florin_server.db.tables.tables import payout
     from sqlalchemy import select
 
-    return (yield Statement(select(payout.c.payment_id, payout.c.value))())
+    return (yield from Statement(select(payout.c.payment_id, payout.c.value), tuple).all())
 
 
 async def succeeded(shop: SettlementHarness, payment, tx_hash: str) -> None:
@@ -401,13 +401,11 @@ async def test_the_same_call_on_another_chain_pays_for_nothing(shop):
 
 @operation
 def _moved(option, there):
-    from florin_server.db.engine.query import Statement, param
+    from florin_server.db.engine.query import Command, param
     from florin_server.db.tables.tables import payment_option
     from sqlalchemy import delete
 
-    yield Statement(delete(payment_option).where(payment_option.c.id == param("id_")))(
-        id_=option.id
-    )
+    yield Command(delete(payment_option).where(payment_option.c.id == param("id_")))(id_=option.id)
     yield from payments.put_options([there])
 
 

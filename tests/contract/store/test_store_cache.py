@@ -10,12 +10,7 @@ import pytest
 from florin_server.accounts.store import customers
 from florin_server.db.engine.entity_cache import EntityCache
 from florin_server.db.engine.entity_reader import EntityReader
-from florin_server.db.engine.query import (
-    Query,
-    Statement,
-    StoreError,
-    operation,
-)
+from florin_server.db.engine.query import Command, StoreError, operation
 from florin_server.db.tables.tables import payment as table
 from florin_server.db.tables.tables import payment_event
 from florin_server.domain.payments.payment import CancellationReason, PaymentStatus
@@ -64,8 +59,8 @@ def cancel_and_fail(of):
 
 @operation
 def deleted(of):
-    yield Query(Statement(delete(payment_event).where(payment_event.c.payment_id == of.id)), {})
-    yield Query(Statement(delete(table).where(table.c.id == of.id)), {})
+    yield Command(delete(payment_event).where(payment_event.c.payment_id == of.id))()
+    yield Command(delete(table).where(table.c.id == of.id))()
 
 
 async def test_cached_payment_is_not_read_again(store, tmp_path):

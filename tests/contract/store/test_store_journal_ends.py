@@ -61,7 +61,7 @@ from tests.support.store_kit import (
 
 COST = LedgerPosting("expense:gas", "wallet:relayer", COIN, 21_000 * 10**9)
 _C = ledger_journal.c
-JOURNALS = Statement(select(_C.idem_key, _C.type, _C.payment_id, _C.tx_hash, _C.at_us))
+JOURNALS = Statement(select(_C.idem_key, _C.type, _C.payment_id, _C.tx_hash, _C.at_us), tuple)
 OURS = LedgerPosting("wallet:w", "external:buyer", ASSET, 5)
 
 
@@ -241,7 +241,7 @@ async def test_gas_is_booked_under_the_mined_hash(store):
 @operation
 def journals():
     """Return every journal: key, kind, payment, transaction, time."""
-    return (yield JOURNALS())
+    return (yield from JOURNALS.all())
 
 
 async def test_gas_that_a_budget_counts_is_counted_once_for_its_chain(store):

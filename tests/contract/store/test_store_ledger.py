@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from florin_server.db.engine.query import Statement, StoreError, operation
+from florin_server.db.engine.query import Command, StoreError, operation
 from florin_server.db.tables.tables import ledger_transfer
 from florin_server.domain.ledger.accounts import LedgerAccountKind
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
@@ -309,6 +309,6 @@ async def test_transfer_table_refuses_the_same_account_on_both_sides(store, tmp_
 
 @operation
 def raw_transfer():
-    yield Statement(insert(ledger_transfer))(
+    yield Command(insert(ledger_transfer))(
         idem_key="k", n=1, debit="wallet:w", credit="wallet:w", asset=ASSET, amount=1
     )

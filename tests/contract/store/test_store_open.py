@@ -25,7 +25,7 @@ from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.screening import store as blocklists
 from florin_server.db import generations
 from florin_server.db.engine import schema
-from florin_server.db.engine.query import Statement, StoreError
+from florin_server.db.engine.query import CoreStatement, StoreError
 from florin_server.db.engine.sqlite import SqliteConnection, StoreLocked
 from florin_server.db.migrations import config
 from florin_server.features.exports.store import ledger as exports_ledger
@@ -105,7 +105,7 @@ STATEMENTS = {
     f"{module.__name__.removesuffix('.store').rpartition('.')[2]}{name}": result
     for module in (*OPERATIONS, *EXPORTS)
     for name, result in inspect.getmembers(module)
-    if isinstance(result, Statement)
+    if isinstance(result, CoreStatement)
 }
 # small tables, and rare queries that read every row
 READS_ALL = {

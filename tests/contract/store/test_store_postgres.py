@@ -41,7 +41,8 @@ ENGINES = [each_engine for each_engine in postgres.list_engines() if each_engine
 _LOCK = Statement(
     select(installation_table.c.value)
     .where(installation_table.c.name == param("which"))
-    .with_for_update()
+    .with_for_update(),
+    str,
 )
 
 
@@ -93,7 +94,7 @@ def fails_after_writing(created):
 @operation
 def count(name):
     """Increment a stored number under a lock."""
-    ((value,),) = yield _LOCK(which=name)
+    value = yield from _LOCK.single(which=name)
     yield from installation.put_value(name, str(int(value) + 1))
 
 

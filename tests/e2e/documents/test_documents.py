@@ -40,7 +40,14 @@ from florin_server.settings import Settings
 from florin_server.settings.amounts import CurrencyAmounts
 from google.protobuf import json_format
 
-from tests.e2e.documents import clients, commands, data, hooks, receipts  # noqa: F401  (their steps)
+from tests.e2e.documents import (  # noqa: F401  (their steps)
+    clients,
+    commands,
+    data,
+    hooks,
+    receipts,
+    store,
+)
 from tests.e2e.documents.steps import STEPS, step
 from tests.support import foreign
 from tests.support.documents import (

@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 from florin_server.accounts.store import keys
 from florin_server.db.engine.query import (
+    Command,
     Op,
-    Statement,
     operation,
     param,
 )
@@ -107,7 +107,7 @@ async def test_nothing_is_issued_to_a_wallet_that_may_no_more(desk, till):
     assert await store.read(payments.list_resolved_builds(till.payment_id, till.option["id"])) == []
 
 
-FORGET_HEAD = Statement(
+FORGET_HEAD = Command(
     update(payment_option).where(payment_option.c.payment_id == param("of")).values(head=None)
 )
 

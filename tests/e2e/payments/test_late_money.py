@@ -151,12 +151,12 @@ async def test_money_for_an_unknown_payment_is_unbooked(desk, shop, caplog):
 
 @operation
 def _forget(payment_id: str):
-    from florin_server.db.engine.query import Statement, param
+    from florin_server.db.engine.query import Command, param
     from florin_server.db.tables.tables import payment_option
     from sqlalchemy import delete
 
     offered = delete(payment_option).where(payment_option.c.payment_id == param("id_"))
-    yield Statement(offered)(id_=payment_id)
+    yield Command(offered)(id_=payment_id)
 
 
 async def test_late_money_that_came_while_florin_was_down_is_returned_once(tmp_path):

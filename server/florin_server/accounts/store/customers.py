@@ -12,13 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, exists, or_, select, update
 
 from florin_server.compliance.buyer_data.store import erase as erase_data
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Command, Op, Statement, is_in, operation, param
 from florin_server.db.tables.tables import (
     collected_data,
     issued,
@@ -34,17 +28,18 @@ _MUST_RETAIN = or_(
     payment.c.status == PaymentStatus.PROCESSING, payment.c.status == PaymentStatus.SUCCEEDED
 )
 
-_PAID = Statement(select(payment.c.id).where(payment.c.payer == param("account_")))
+_PAID = Statement(select(payment.c.id).where(payment.c.payer == param("account_")), str)
 _OFFERED = Statement(
-    select(payment_option.c.payment_id).where(payment_option.c.payer == param("account_"))
+    select(payment_option.c.payment_id).where(payment_option.c.payer == param("account_")), str
 )
 _COLLECTED = Statement(
-    select(collected_data.c.payment_id).where(collected_data.c.account == param("account_"))
+    select(collected_data.c.payment_id).where(collected_data.c.account == param("account_")), str
 )
-_GET = Statement(select(payment).where(is_in(payment.c.id, "ids")))
+_GET = Statement(select(payment).where(is_in(payment.c.id, "ids")), Payment)
 # accepting a confirm locks the payment too, so that an option in use is not deleted
 _LOCK = Statement(
-    select(payment.c.id).where(is_in(payment.c.id, "ids")).order_by(payment.c.id).with_for_update()
+    select(payment.c.id).where(is_in(payment.c.id, "ids")).order_by(payment.c.id).with_for_update(),
+    str,
 )
 _ERASE_OFFERS = Statement(
     delete(payment_option)
@@ -59,10 +54,11 @@ _ERASE_OFFERS = Statement(
         )
         .correlate(payment_option),
     )
-    .returning(payment_option.c.id)
+    .returning(payment_option.c.id),
+    str,
 )
 # issued builds contain the account too
-_ERASE_ISSUED = Statement(
+_ERASE_ISSUED = Command(
     delete(issued).where(
         is_in(issued.c.payment_id, "ids"),
         ~exists()
@@ -81,15 +77,17 @@ _ERASE_WALLETS = Statement(
         or_(payment.c.provider_name != _NAMELESS, payment.c.provider_icon.is_not(None)),
     )
     .values(provider_name=_NAMELESS, provider_icon=None)
-    .returning(payment.c.id)
+    .returning(payment.c.id),
+    str,
 )
-_ERASE_PAYERS = Statement(
+_ERASE_PAYERS = Command(
     update(payment)
     .where(is_in(payment.c.id, "ids"), payment.c.payer == param("account_"), ~_MUST_RETAIN)
     .values(payer=None)
 )
 _RETAINED = Statement(
-    select(payment.c.id).where(is_in(payment.c.id, "ids"), payment.c.payer == param("account_"))
+    select(payment.c.id).where(is_in(payment.c.id, "ids"), payment.c.payer == param("account_")),
+    str,
 )
 
 
@@ -117,17 +115,17 @@ class ErasureCounts:
 @operation
 def list_payment_ids(account: str) -> Op[set[str]]:
     """Return the payments that an account paid, was offered, or was asked about; a full scan."""
-    paid = yield _PAID(account_=account)
-    offered = yield _OFFERED(account_=account)
-    report = yield _COLLECTED(account_=account)
-    return {payment_id for (payment_id,) in (*paid, *offered, *report)}
+    paid = yield from _PAID.all(account_=account)
+    offered = yield from _OFFERED.all(account_=account)
+    report = yield from _COLLECTED.all(account_=account)
+    return {*paid, *offered, *report}
 
 
 @operation
 def list_payments(account: str) -> Op[list[Payment]]:
     """Return these payments in their current state, the newest first; a full scan."""
     ids = yield from list_payment_ids(account)
-    payments = [Payment(*row) for row in (yield _GET(ids=ids))]
+    payments = yield from _GET.all(ids=ids)
     return sorted(
         payments,
         key=lambda this_payment: (this_payment.created_at_us, this_payment.id),
@@ -139,11 +137,11 @@ def list_payments(account: str) -> Op[list[Payment]]:
 def erase(account: str, payment_ids: Collection[str]) -> Op[ErasureCounts]:
     """Delete an account's data in some payments; where money moves, the account stays."""
     params = {"account_": account, "ids": payment_ids}
-    yield _LOCK(ids=payment_ids)
-    offers = yield _ERASE_OFFERS(**params)
+    yield from _LOCK.all(ids=payment_ids)
+    offers = yield from _ERASE_OFFERS.all(**params)
     yield _ERASE_ISSUED(ids=payment_ids)
     data = yield from erase_data(account, payment_ids)
-    wallets = yield _ERASE_WALLETS(**params)
+    wallets = yield from _ERASE_WALLETS.all(**params)
     yield _ERASE_PAYERS(**params)
-    retained = yield _RETAINED(**params)
+    retained = yield from _RETAINED.all(**params)
     return ErasureCounts(len(offers), len(wallets), len(retained), data)

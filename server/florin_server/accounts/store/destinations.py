@@ -9,6 +9,7 @@ from sqlalchemy import delete as delete_from
 from sqlalchemy import func, select, update
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     columns,
@@ -26,40 +27,46 @@ _OWN = (
     settlement_dest.c.id == param("id_"),
     settlement_dest.c.merchant_id == param("owner"),
 )
-_PUT = Statement(upsert(settlement_dest, "merchant_id", "asset_key"))
+_PUT = Command(upsert(settlement_dest, "merchant_id", "asset_key"))
 _ADD = Statement(
     insert(settlement_dest)
     .on_conflict_do_nothing(index_elements=["merchant_id", "asset_key"])
-    .returning(settlement_dest.c.id)
+    .returning(settlement_dest.c.id),
+    str,
 )
 _OF_MERCHANT = Statement(
     select(*_COLUMNS)
     .where(settlement_dest.c.merchant_id == param("owner"))
-    .order_by(settlement_dest.c.asset)
+    .order_by(settlement_dest.c.asset),
+    Destination,
 )
 _OF_ASSET = Statement(
     select(*_COLUMNS).where(
         settlement_dest.c.merchant_id == param("owner"),
         settlement_dest.c.asset_key == param("key"),
-    )
+    ),
+    Destination,
 )
 _LIST_BY_ACCOUNTS = Statement(
     select(*_COLUMNS)
     # in their original spelling: with capitals, if the merchant used some
     .where(is_in(func.lower(settlement_dest.c.account), "accounts"))
     .order_by(settlement_dest.c.id)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    Destination,
 )
-_FIND = Statement(select(*_COLUMNS).where(*_OWN))
+_FIND = Statement(select(*_COLUMNS).where(*_OWN), Destination)
 _MOVE = Statement(
-    update(settlement_dest).where(*_OWN).values(account=param("to")).returning(*_COLUMNS)
+    update(settlement_dest).where(*_OWN).values(account=param("to")).returning(*_COLUMNS),
+    Destination,
 )
-_DELETE = Statement(delete_from(settlement_dest).where(*_OWN).returning(settlement_dest.c.id))
-_PUT_BANK = Statement(upsert(bank_account, "id"))
+_DELETE = Statement(delete_from(settlement_dest).where(*_OWN).returning(settlement_dest.c.id), str)
+_PUT_BANK = Command(upsert(bank_account, "id"))
 _BANKS = Statement(
     select(bank_account)
     .where(bank_account.c.merchant_id == param("owner"))
-    .order_by(bank_account.c.id)
+    .order_by(bank_account.c.id),
+    BankAccount,
 )
 
 
@@ -74,26 +81,25 @@ class MerchantDestinations:
 @operation
 def put_destination(destination: Destination) -> Op[None]:
     """Store a merchant's destination for an asset; an existing destination keeps its id."""
-    yield _PUT.bind_object(destination)
+    yield _PUT(destination)
 
 
 @operation
 def add(destination: Destination) -> Op[bool]:
     """Store a new destination; return False if the merchant has one for the asset."""
-    return bool((yield _ADD.bind_object(destination)))
+    return (yield from _ADD.any(destination))
 
 
 @operation
 def list_destinations(merchant_id: str) -> Op[list[Destination]]:
     """Return a merchant's destinations, by asset."""
-    return [Destination(*row) for row in (yield _OF_MERCHANT(owner=merchant_id))]
+    return (yield from _OF_MERCHANT.all(owner=merchant_id))
 
 
 @operation
 def find_destination(merchant_id: str, asset_key: str) -> Op[Destination | None]:
     """Return a merchant's destination for an asset (in canonical form); None if it has none."""
-    rows = yield _OF_ASSET(owner=merchant_id, key=asset_key)
-    return Destination(*rows[0]) if rows else None
+    return (yield from _OF_ASSET.first(owner=merchant_id, key=asset_key))
 
 
 @operation
@@ -103,39 +109,39 @@ def list_by_accounts(accounts: Sequence[str], limit: int) -> Op[list[Destination
     On chains with case-sensitive addresses it may also return other accounts. It reads all
     destinations.
     """
-    rows = yield _LIST_BY_ACCOUNTS(accounts=[account.lower() for account in accounts], limit=limit)
-    return [Destination(*row) for row in rows]
+    return (
+        yield from _LIST_BY_ACCOUNTS.all(
+            accounts=[account.lower() for account in accounts], limit=limit
+        )
+    )
 
 
 @operation
 def get_merchant_destinations(merchant_id: str) -> Op[MerchantDestinations]:
     """Return all destinations of a merchant."""
     crypto = yield from list_destinations(merchant_id)
-    banks = yield _BANKS(owner=merchant_id)
-    return MerchantDestinations(crypto, [BankAccount(*row) for row in banks])
+    return MerchantDestinations(crypto, (yield from _BANKS.all(owner=merchant_id)))
 
 
 @operation
 def find(merchant_id: str, settlement_id: str) -> Op[Destination | None]:
     """Return a merchant's destination by id; None if it has none."""
-    rows = yield _FIND(id_=settlement_id, owner=merchant_id)
-    return Destination(*rows[0]) if rows else None
+    return (yield from _FIND.first(id_=settlement_id, owner=merchant_id))
 
 
 @operation
 def move(merchant_id: str, settlement_id: str, account: str) -> Op[Destination | None]:
     """Change the account of a destination; return None if the merchant does not have it."""
-    rows = yield _MOVE(id_=settlement_id, owner=merchant_id, to=account)
-    return Destination(*rows[0]) if rows else None
+    return (yield from _MOVE.first(id_=settlement_id, owner=merchant_id, to=account))
 
 
 @operation
 def delete(merchant_id: str, settlement_id: str) -> Op[bool]:
     """Delete a destination; return False if the merchant does not have it."""
-    return bool((yield _DELETE(id_=settlement_id, owner=merchant_id)))
+    return (yield from _DELETE.any(id_=settlement_id, owner=merchant_id))
 
 
 @operation
 def put_bank_account(account: BankAccount) -> Op[None]:
     """Store a bank account, or its changes."""
-    yield _PUT_BANK.bind_object(account)
+    yield _PUT_BANK(account)

@@ -9,6 +9,7 @@ from sqlalchemy import BigInteger, Text, func, or_, select, tuple_, update
 
 from florin_server.db import generations
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     icontains,
@@ -23,27 +24,32 @@ from florin_server.db.tables.tables import partner as partner_table
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Merchant
 
-_PUT_PARTNER = Statement(upsert(partner_table, "id"))
-_PARTNER = Statement(select(partner_table).where(partner_table.c.id == param("partner_id")))
-_ANY_PARTNER = Statement(select(partner_table.c.id).limit(1))
+_PUT_PARTNER = Command(upsert(partner_table, "id"))
+_PARTNER = Statement(
+    select(partner_table).where(partner_table.c.id == param("partner_id")), Partner
+)
+_ANY_PARTNER = Statement(select(partner_table.c.id).limit(1), str)
 _PARTNERS = Statement(
-    select(partner_table).order_by(partner_table.c.created_at_us.desc(), partner_table.c.id)
+    select(partner_table).order_by(partner_table.c.created_at_us.desc(), partner_table.c.id),
+    Partner,
 )
 _PARTNER_STATUS = Statement(
     update(partner_table)
     .where(partner_table.c.id == param("partner_id"))
     .values(status=param("status"))
-    .returning(*partner_table.c)
+    .returning(*partner_table.c),
+    Partner,
 )
-_PUT_MERCHANT = Statement(upsert(merchant_table, "id"))
+_PUT_MERCHANT = Command(upsert(merchant_table, "id"))
 _ADD = Statement(
     insert(merchant_table)
     .on_conflict_do_nothing(index_elements=["id"])
-    .returning(merchant_table.c.id)
+    .returning(merchant_table.c.id),
+    str,
 )
-_MERCHANTS = Statement(select(merchant_table).where(is_in(merchant_table.c.id, "ids")))
+_MERCHANTS = Statement(select(merchant_table).where(is_in(merchant_table.c.id, "ids")), Merchant)
 _LOCK = Statement(
-    select(merchant_table.c.id).where(merchant_table.c.id == param("id_")).with_for_update()
+    select(merchant_table.c.id).where(merchant_table.c.id == param("id_")).with_for_update(), str
 )
 _OWN = (
     merchant_table.c.id == param("id_"),
@@ -55,10 +61,11 @@ _STATUS = Statement(
     update(merchant_table)
     .where(merchant_table.c.id == param("merchant_id"), _NOT_DELETED)
     .values(status=param("status"))
-    .returning(*merchant_table.c)
+    .returning(*merchant_table.c),
+    Merchant,
 )
-_CREATE = Statement(insert(merchant_table))
-_FIND_OWNED = Statement(select(merchant_table).where(*_OWN, _NOT_DELETED))
+_CREATE = Command(insert(merchant_table))
+_FIND_OWNED = Statement(select(merchant_table).where(*_OWN, _NOT_DELETED), Merchant)
 _CHANGE = Statement(
     update(merchant_table)
     .where(*_OWN, _NOT_DELETED)
@@ -69,13 +76,15 @@ _CHANGE = Statement(
             func.coalesce(param("new_icon_url", Text), merchant_table.c.icon_url), ""
         ),
     )
-    .returning(*merchant_table.c)
+    .returning(*merchant_table.c),
+    Merchant,
 )
 _DELETE = Statement(
     update(merchant_table)
     .where(*_OWN)
     .values(deleted_at_us=func.coalesce(merchant_table.c.deleted_at_us, param("now_us")))
-    .returning(merchant_table.c.id)
+    .returning(merchant_table.c.id),
+    str,
 )
 _MATCHES_QUERY = (
     merchant_table.c.partner_id == param("owner"),
@@ -96,9 +105,10 @@ _PAGE = Statement(
         < tuple_(param("before_us", BigInteger), param("before_id", Text)),
     )
     .order_by(merchant_table.c.created_at_us.desc(), merchant_table.c.id.desc())
-    .limit(param("most"))
+    .limit(param("most")),
+    Merchant,
 )
-_COUNT = Statement(select(func.count()).select_from(merchant_table).where(*_MATCHES_QUERY))
+_COUNT = Statement(select(func.count()).select_from(merchant_table).where(*_MATCHES_QUERY), int)
 # before the newest possible entry
 _START = (2**63 - 1, "")
 
@@ -134,62 +144,61 @@ class MerchantPage:
 @operation
 def put_partner(partner: Partner) -> Op[None]:
     """Store a partner, or its changes."""
-    yield _PUT_PARTNER.bind_object(partner)
+    yield _PUT_PARTNER(partner)
     yield from generations.bump(generations.CacheKind.ACCOUNTS)
 
 
 @operation
 def find_partner(partner_id: str) -> Op[Partner | None]:
     """Return a partner; None if it does not exist."""
-    rows = yield _PARTNER(partner_id=partner_id)
-    return Partner(*rows[0]) if rows else None
+    return (yield from _PARTNER.first(partner_id=partner_id))
 
 
 @operation
 def has_partners() -> Op[bool]:
     """Return True if any partner exists."""
-    return bool((yield _ANY_PARTNER()))
+    return (yield from _ANY_PARTNER.any())
 
 
 @operation
 def list_partners() -> Op[list[Partner]]:
     """Return all partners, newest first."""
-    return [Partner(*row) for row in (yield _PARTNERS())]
+    return (yield from _PARTNERS.all())
 
 
 @operation
 def set_partner_status(partner_id: str, status: str) -> Op[Partner | None]:
     """Change a partner's status; return None if it does not exist."""
-    rows = yield _PARTNER_STATUS(partner_id=partner_id, status=status)
+    partner = yield from _PARTNER_STATUS.first(partner_id=partner_id, status=status)
     yield from generations.bump(generations.CacheKind.ACCOUNTS)
-    return Partner(*rows[0]) if rows else None
+    return partner
 
 
 @operation
 def put_merchant(merchant: Merchant) -> Op[None]:
     """Store a merchant, or its changes."""
-    yield _PUT_MERCHANT.bind_object(merchant)
+    yield _PUT_MERCHANT(merchant)
     yield from generations.bump(generations.CacheKind.ACCOUNTS)
 
 
 @operation
 def add(merchant: Merchant) -> Op[bool]:
     """Store a new merchant; return False if its id is taken, even by a deleted merchant."""
-    return bool((yield _ADD.bind_object(merchant)))
+    return (yield from _ADD.any(merchant))
 
 
 @operation
 def set_status(merchant_id: str, status: str) -> Op[Merchant | None]:
     """Change a merchant's status; return None if it does not exist or is deleted."""
-    rows = yield _STATUS(merchant_id=merchant_id, status=status)
+    merchant = yield from _STATUS.first(merchant_id=merchant_id, status=status)
     yield from generations.bump(generations.CacheKind.ACCOUNTS)
-    return Merchant(*rows[0]) if rows else None
+    return merchant
 
 
 @operation
 def find_merchants(ids: Collection[str]) -> Op[dict[str, Merchant]]:
     """Return the merchants that exist, by id, including deleted merchants."""
-    return {row[0]: Merchant(*row) for row in (yield _MERCHANTS(ids=ids))}
+    return {merchant.id: merchant for merchant in (yield from _MERCHANTS.all(ids=ids))}
 
 
 @operation
@@ -201,21 +210,20 @@ def find_merchant(merchant_id: str) -> Op[Merchant | None]:
 @operation
 def lock(merchant_id: str) -> Op[None]:
     """Lock a merchant until the surrounding operation ends."""
-    yield _LOCK(id_=merchant_id)
+    yield from _LOCK.all(id_=merchant_id)
 
 
 @operation
 def create(merchant: Merchant) -> Op[Merchant]:
     """Store a new merchant; raise StoreError if its id is taken."""
-    yield _CREATE.bind_object(merchant)
+    yield _CREATE(merchant)
     return merchant
 
 
 @operation
 def find_owned(merchant_id: str, partner_id: str, *, live: bool) -> Op[Merchant | None]:
     """Return a partner's merchant; None if it is another's, of the other mode, or deleted."""
-    rows = yield _FIND_OWNED(id_=merchant_id, owner=partner_id, mode=live)
-    return Merchant(*rows[0]) if rows else None
+    return (yield from _FIND_OWNED.first(id_=merchant_id, owner=partner_id, mode=live))
 
 
 @operation
@@ -232,7 +240,7 @@ def change(
 
     It is one statement, so that two concurrent changes of different members both take effect.
     """
-    rows = yield _CHANGE(
+    merchant = yield from _CHANGE.first(
         id_=merchant_id,
         owner=partner_id,
         mode=live,
@@ -241,15 +249,15 @@ def change(
         new_icon_url=icon_url,
     )
     yield from generations.bump(generations.CacheKind.ACCOUNTS)
-    return Merchant(*rows[0]) if rows else None
+    return merchant
 
 
 @operation
 def delete(merchant_id: str, partner_id: str, *, live: bool, now_us: int) -> Op[bool]:
     """Hide a merchant; a hidden merchant stays unchanged. Return False if it never existed."""
-    rows = yield _DELETE(id_=merchant_id, owner=partner_id, mode=live, now_us=now_us)
+    existed = yield from _DELETE.any(id_=merchant_id, owner=partner_id, mode=live, now_us=now_us)
     yield from generations.bump(generations.CacheKind.ACCOUNTS)
-    return bool(rows)
+    return existed
 
 
 @operation
@@ -259,6 +267,8 @@ def list_page(
     """Return the merchants after a position (created_at_us, id), newest first."""
     before_us, before_id = after or _START
     params = query.to_params()
-    rows = yield _PAGE(**params, before_us=before_us, before_id=before_id, most=limit + 1)
-    ((total,),) = yield _COUNT(**params)
-    return MerchantPage([Merchant(*row) for row in rows[:limit]], total, has_more=len(rows) > limit)
+    merchants = yield from _PAGE.all(
+        **params, before_us=before_us, before_id=before_id, most=limit + 1
+    )
+    total = yield from _COUNT.single(**params)
+    return MerchantPage(merchants[:limit], total, has_more=len(merchants) > limit)

@@ -8,24 +8,18 @@ from typing import NamedTuple
 from sqlalchemy import Column, select, update
 
 from florin_server.db import generations
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, is_in, operation, param
 from florin_server.db.tables.tables import api_key, partner, wallet_app
 
 
-def _move_statement(key: Column[str]) -> Statement:
+def _move_statement(key: Column[str]) -> Statement[str]:
     pin = key.table.c.version_pin
     moved = update(key.table).where(key == param("id_"), is_in(pin, "from_"))
-    return Statement(moved.values(version_pin=param("to")).returning(pin))
+    return Statement(moved.values(version_pin=param("to")).returning(pin), str)
 
 
-def _read_statement(key: Column[str]) -> Statement:
-    return Statement(select(key.table.c.version_pin).where(key == param("id_")))
+def _read_statement(key: Column[str]) -> Statement[str | None]:
+    return Statement.nullable(select(key.table.c.version_pin).where(key == param("id_")), str)
 
 
 _MOVE_PARTNER, _PARTNER = _move_statement(partner.c.id), _read_statement(partner.c.id)
@@ -36,8 +30,8 @@ _MOVE_KEY, _KEY = _move_statement(api_key.c.key_id), _read_statement(api_key.c.k
 class PinStatements(NamedTuple):
     """A kind of account that has a version pin."""
 
-    move: Statement
-    read: Statement
+    move: Statement[str]
+    read: Statement[str | None]
 
 
 PARTNER = PinStatements(_MOVE_PARTNER, _PARTNER)
@@ -53,10 +47,8 @@ def move_pin(
 
     Comparing and moving are one statement, so that concurrent moves never move it back.
     """
-    rows = yield statements.move(id_=id_, from_=from_, to=to)
-    if rows:
-        yield from generations.bump(generations.CacheKind.ACCOUNTS)
-    else:
-        rows = yield statements.read(id_=id_)
-    pin: str | None = rows[0][0] if rows else None
+    pin = yield from statements.move.first(id_=id_, from_=from_, to=to)
+    if pin is None:
+        return (yield from statements.read.first(id_=id_))
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return pin

@@ -6,17 +6,11 @@ transaction runs, the transaction counts as earlier.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sqlalchemy import select
 
-from florin_server.db.engine.query import (
-    Op,
-    Operation,
-    Row,
-    Statement,
-    T,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Operation, Statement, T, operation, param
 from florin_server.db.tables.tables import (
     api_key,
     merchant,
@@ -26,24 +20,38 @@ from florin_server.db.tables.tables import (
 from florin_server.domain.accounts.account import CredentialStatus
 from florin_server.domain.errors import ApiError, ErrorCode
 
+
+class _KeyStatus(NamedTuple):
+    revoked_at_us: int | None
+    scopes: frozenset[str]
+    partner_id: str | None
+    partner_status: str | None
+    merchant_id: str | None
+    deleted_at_us: int | None
+    merchant_status: str | None
+
+
 _KEY = Statement(
     select(
         api_key.c.revoked_at_us,
         api_key.c.scopes,
         api_key.c.partner_id,
-        partner.c.status,
-        merchant.c.id,
+        partner.c.status.label("partner_status"),
+        merchant.c.id.label("merchant_id"),
         merchant.c.deleted_at_us,
-        merchant.c.status,
+        merchant.c.status.label("merchant_status"),
     )
     .select_from(
         api_key.outerjoin(partner, partner.c.id == api_key.c.partner_id).outerjoin(
             merchant, merchant.c.id == param("for_merchant")
         )
     )
-    .where(api_key.c.key_id == param("id_"))
+    .where(api_key.c.key_id == param("id_")),
+    _KeyStatus,
 )
-_APP = Statement(select(wallet_app.c.revoked_at_us).where(wallet_app.c.app_id == param("id_")))
+_APP = Statement.nullable(
+    select(wallet_app.c.revoked_at_us).where(wallet_app.c.app_id == param("id_")), int
+)
 
 
 @operation
@@ -62,30 +70,33 @@ def require_active(credential_status: CredentialStatus | None) -> Op[None]:
     if credential_status is None:
         return
     if credential_status.app_id is not None:
-        apps = yield _APP(id_=credential_status.app_id)
-        if not apps or apps[0][0] is not None:
+        revocations = yield from _APP.all(id_=credential_status.app_id)
+        if not revocations or revocations[0] is not None:
             raise ApiError(ErrorCode.INVALID_APP_ID)
         return
-    rows = yield _KEY(id_=credential_status.key_id, for_merchant=credential_status.merchant_id)
-    if (refused := _find_refusal(credential_status, rows)) is not None:
+    key_status = yield from _KEY.first(
+        id_=credential_status.key_id, for_merchant=credential_status.merchant_id
+    )
+    if (refused := _find_refusal(credential_status, key_status)) is not None:
         raise ApiError(refused)
 
 
-def _find_refusal(credential_status: CredentialStatus, rows: list[Row]) -> ErrorCode | None:
+def _find_refusal(
+    credential_status: CredentialStatus, key_status: _KeyStatus | None
+) -> ErrorCode | None:
     """Return the first reason that applies, in the order of later calls' checks."""
-    if not rows or rows[0][0] is not None:
+    if key_status is None or key_status.revoked_at_us is not None:
         return ErrorCode.INVALID_API_KEY
-    _, scopes, partner_id, partner_status, merchant_id, deleted_at_us, merchant_status = rows[0]
-    if credential_status.scope and credential_status.scope not in scopes:
+    if credential_status.scope and credential_status.scope not in key_status.scopes:
         return ErrorCode.FORBIDDEN
-    if partner_id is not None and partner_status != "active":
+    if key_status.partner_id is not None and key_status.partner_status != "active":
         return ErrorCode.FORBIDDEN
     if credential_status.merchant_id is None:
         return None
-    if merchant_id is None or (
-        credential_status.requires_active_merchant and deleted_at_us is not None
+    if key_status.merchant_id is None or (
+        credential_status.requires_active_merchant and key_status.deleted_at_us is not None
     ):
         return ErrorCode.MERCHANT_NOT_FOUND
-    if credential_status.requires_active_merchant and merchant_status != "active":
+    if credential_status.requires_active_merchant and key_status.merchant_status != "active":
         return ErrorCode.FORBIDDEN
     return None

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from sqlalchemy import delete, select, tuple_, update
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Operation,
-    Row,
     Statement,
     insert,
     is_in,
@@ -83,20 +84,28 @@ def format_source(data_source: DataSource, supplier_id: str) -> str:
     return f"{data_source}:{supplier_id}"
 
 
-_PUT = Statement(insert(collected_data).on_conflict_do_nothing())
+class _RecordKey(NamedTuple):
+    payment_id: str
+    account: str
+    source: str
+
+
+_PUT = Command(insert(collected_data).on_conflict_do_nothing())
 # accepting a confirm changes the payment too, so that no data is stored after it
 _OPEN = Statement(
     select(payment.c.id)
     .where(payment.c.id == param("payment_id"), payment.c.status == PaymentStatus.REQUIRES_ACTION)
-    .with_for_update()
+    .with_for_update(),
+    str,
 )
 _OFFERED = Statement(
     select(payment_option.c.payer)
     .where(payment_option.c.payment_id == param("payment_id"))
-    .distinct()
+    .distinct(),
+    str,
 )
 _other = collected_data.alias("other")
-_MAKE_ROOM = Statement(
+_MAKE_ROOM = Command(
     delete(collected_data).where(
         collected_data.c.payment_id == param("payment_id"),
         collected_data.c.account == param("account_"),
@@ -123,7 +132,8 @@ _HAS_DATA = Statement(
         is_in(collected_data.c.source, "sources"),
         collected_data.c.kept_until_us > param("now_us"),
     )
-    .distinct()
+    .distinct(),
+    str,
 )
 # anyone who knows a payment can submit data about any account: it counts elsewhere only if the
 # account signed the confirm that it came with, and only for that app
@@ -138,15 +148,17 @@ _HAS_REUSABLE_DATA = Statement(
         payment.c.live == param("live"),
         payment.c.payer == collected_data.c.account,
     )
-    .distinct()
+    .distinct(),
+    str,
 )
 _SOURCES = Statement(
     select(collected_data.c.source).where(
         collected_data.c.payment_id == param("payment_id"),
         collected_data.c.account == param("account_"),
-    )
+    ),
+    str,
 )
-_PROVE = Statement(
+_PROVE = Command(
     update(collected_data)
     .where(
         collected_data.c.payment_id == param("payment_id"),
@@ -174,7 +186,9 @@ _OF = Statement(
         collected_data.c.created_at_us.desc(),
         collected_data.c.payment_id.desc(),
         collected_data.c.source,
-    )
+    ),
+    BuyerDataRecord,
+    sealed=Ciphertext,
 )
 _ALL = Statement(
     select(*_COLUMNS)
@@ -183,33 +197,39 @@ _ALL = Statement(
         > tuple_(param("payment_id"), param("account_"), param("source_"))
     )
     .order_by(collected_data.c.payment_id, collected_data.c.account, collected_data.c.source)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    BuyerDataRecord,
+    sealed=Ciphertext,
 )
 _FROM = Statement(
     select(*_COLUMNS).where(
         collected_data.c.payment_id == param("payment_id"),
         is_in(collected_data.c.account, "accounts"),
         collected_data.c.source == param("source_"),
-    )
+    ),
+    BuyerDataRecord,
+    sealed=Ciphertext,
 )
 _ERASE = Statement(
     delete(collected_data)
     .where(is_in(collected_data.c.payment_id, "ids"), collected_data.c.account == param("account_"))
-    .returning(collected_data.c.payment_id)
+    .returning(collected_data.c.payment_id),
+    str,
 )
 _LAPSED = Statement(
     select(collected_data.c.payment_id, collected_data.c.account, collected_data.c.source)
     .where(collected_data.c.kept_until_us <= param("now_us"))
     .order_by(collected_data.c.kept_until_us)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    _RecordKey,
 )
 _ROW = (
     collected_data.c.payment_id == param("payment_id"),
     collected_data.c.account == param("account_"),
     collected_data.c.source == param("source_"),
 )
-_FORGET = Statement(delete(collected_data).where(*_ROW))
-_FORGET_LAPSED = Statement(
+_FORGET = Command(delete(collected_data).where(*_ROW))
+_FORGET_LAPSED = Command(
     delete(collected_data).where(*_ROW, collected_data.c.kept_until_us <= param("now_us"))
 )
 
@@ -217,7 +237,7 @@ _FORGET_LAPSED = Statement(
 @operation
 def list_offered_accounts(payment_id: str) -> Op[set[str]]:
     """Return the accounts that a payment is offered to, without erased accounts."""
-    return {account for (account,) in (yield _OFFERED(payment_id=payment_id))}
+    return set((yield from _OFFERED.all(payment_id=payment_id)))
 
 
 @operation
@@ -227,7 +247,7 @@ def put(data: Sequence[BuyerDataRecord]) -> Op[None]:
     The source's earlier data stays. Nothing is stored once the payment is confirmed or over.
     """
     payment_id = data[0].payment_id
-    if not (yield _OPEN(payment_id=payment_id)):
+    if not (yield from _OPEN.any(payment_id=payment_id)):
         return
     accounts = yield from list_offered_accounts(payment_id)
     new = [record for record in data if record.account in accounts]
@@ -279,8 +299,7 @@ def list_by_source(
     payment_id: str, accounts: Collection[str], source: str
 ) -> Op[list[BuyerDataRecord]]:
     """Return one source's data about accounts for a payment."""
-    rows = yield _FROM(payment_id=payment_id, accounts=accounts, source_=source)
-    return [_to_record(row) for row in rows]
+    return (yield from _FROM.all(payment_id=payment_id, accounts=accounts, source_=source))
 
 
 @operation
@@ -288,8 +307,13 @@ def filter_accounts_with_data(
     payment_id: str, accounts: Collection[str], sources: Collection[str], now_us: int
 ) -> Op[set[str]]:
     """Return the accounts that have data of these sources for this payment."""
-    rows = yield _HAS_DATA(payment_id=payment_id, accounts=accounts, sources=sources, now_us=now_us)
-    return {account for (account,) in rows}
+    return set(
+        (
+            yield from _HAS_DATA.all(
+                payment_id=payment_id, accounts=accounts, sources=sources, now_us=now_us
+            )
+        )
+    )
 
 
 @operation
@@ -297,8 +321,9 @@ def filter_accounts_with_reusable_data(
     accounts: Collection[str], app: str, now_us: int, *, live: bool
 ) -> Op[set[str]]:
     """Return the accounts with data from earlier payments that counts for an app's requirements."""
-    rows = yield _HAS_REUSABLE_DATA(accounts=accounts, app_=app, now_us=now_us, live=live)
-    return {account for (account,) in rows}
+    return set(
+        (yield from _HAS_REUSABLE_DATA.all(accounts=accounts, app_=app, now_us=now_us, live=live))
+    )
 
 
 @operation
@@ -312,11 +337,11 @@ def accept_proven(
     """
     params = {"payment_id": payment_id, "account_": account}
     # no data is stored or erased from here on
-    if not (yield _OPEN(payment_id=payment_id)):
+    if not (yield from _OPEN.any(payment_id=payment_id)):
         return None
     if buyer_data.inline_entry is not None:
         yield from put([buyer_data.inline_entry])
-    sources = {source for (source,) in (yield _SOURCES(**params))}
+    sources = set((yield from _SOURCES.all(**params)))
     own = next((source for source in buyer_data.sources if source in sources), None)
     if buyer_data.is_required and own is None:
         return None
@@ -335,28 +360,26 @@ def accept_proven(
 @operation
 def list_by_account(account: str) -> Op[list[BuyerDataRecord]]:
     """Return all data about an account, the newest first."""
-    rows = yield _OF(account_=account)
-    return [_to_record(row) for row in rows]
+    return (yield from _OF.all(account_=account))
 
 
 @operation
 def list_page(last: BuyerDataRecord | None, limit: int) -> Op[list[BuyerDataRecord]]:
     """Return a page of all data, after the record read last."""
     at = ("", "", "") if last is None else (last.payment_id, last.account, last.source)
-    rows = yield _ALL(payment_id=at[0], account_=at[1], source_=at[2], limit=limit)
-    return [_to_record(row) for row in rows]
+    return (yield from _ALL.all(payment_id=at[0], account_=at[1], source_=at[2], limit=limit))
 
 
 @operation
 def erase(account: str, payment_ids: Collection[str]) -> Op[int]:
     """Delete the account's data of some payments, from all sources; part of an operation."""
-    return len((yield _ERASE(account_=account, ids=payment_ids)))
+    return len((yield from _ERASE.all(account_=account, ids=payment_ids)))
 
 
 @operation
 def forget(now_us: int, limit: int) -> Op[int]:
     """Delete up to `limit` expired records; return how many."""
-    lapsed = yield _LAPSED(now_us=now_us, limit=limit)
+    lapsed = yield from _LAPSED.all(now_us=now_us, limit=limit)
     if lapsed:
         yield _FORGET_LAPSED.bind_many(
             [
@@ -370,10 +393,3 @@ def forget(now_us: int, limit: int) -> Op[int]:
             ]
         )
     return len(lapsed)
-
-
-def _to_record(row: Row) -> BuyerDataRecord:
-    payment_id, account, source, app, *sealed, created_at_us, kept_until_us, proven = row
-    return BuyerDataRecord(
-        payment_id, account, source, app, Ciphertext(*sealed), created_at_us, kept_until_us, proven
-    )

@@ -3,35 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from sqlalchemy import delete, select
 
 from florin_server.db import generations
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    operation,
-    param,
-    upsert,
-)
+from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param, upsert
 from florin_server.db.tables.tables import screened_address, screening_list
 from florin_server.domain.screening.blocklist import ScreeningList
 
-_PUT = Statement(upsert(screening_list, "name"))
-_LISTS = Statement(select(screening_list).order_by(screening_list.c.name))
-_LIST = Statement(select(screening_list).where(screening_list.c.name == param("name_")))
+
+class _ListedAddress(NamedTuple):
+    namespace: str
+    address: str
+
+
+_PUT = Command(upsert(screening_list, "name"))
+_LISTS = Statement(select(screening_list).order_by(screening_list.c.name), ScreeningList)
+_LIST = Statement(
+    select(screening_list).where(screening_list.c.name == param("name_")), ScreeningList
+)
 _REMOVE = Statement(
     delete(screening_list)
     .where(screening_list.c.name == param("name_"))
-    .returning(screening_list.c.name)
+    .returning(screening_list.c.name),
+    str,
 )
-_ADD = Statement(insert(screened_address))
-_CLEAR = Statement(delete(screened_address).where(screened_address.c.list_name == param("name_")))
+_ADD = Command(insert(screened_address))
+_CLEAR = Command(delete(screened_address).where(screened_address.c.list_name == param("name_")))
 _ACCOUNTS = Statement(
     select(screened_address.c.namespace, screened_address.c.address)
     .distinct()
-    .order_by(screened_address.c.namespace, screened_address.c.address)
+    .order_by(screened_address.c.namespace, screened_address.c.address),
+    _ListedAddress,
 )
 _LIST_MATCHES = Statement(
     select(screened_address.c.list_name)
@@ -39,7 +43,8 @@ _LIST_MATCHES = Statement(
         screened_address.c.namespace == param("namespace_"),
         screened_address.c.address == param("address_"),
     )
-    .order_by(screened_address.c.list_name)
+    .order_by(screened_address.c.list_name),
+    str,
 )
 
 
@@ -47,7 +52,7 @@ _LIST_MATCHES = Statement(
 def replace(new: ScreeningList, accounts: Collection[tuple[str, str]]) -> Op[None]:
     """Replace the list of that name by namespaces and addresses without duplicates."""
     # the list's own row first, so that concurrent replacements wait for each other
-    yield _PUT.bind_object(new)
+    yield _PUT(new)
     yield _CLEAR(name_=new.name)
     yield _ADD.bind_many(
         [
@@ -62,7 +67,7 @@ def replace(new: ScreeningList, accounts: Collection[tuple[str, str]]) -> Op[Non
 def remove(name: str) -> Op[bool]:
     """Delete a list with its addresses; return False if it does not exist."""
     yield _CLEAR(name_=name)
-    removed = bool((yield _REMOVE(name_=name)))
+    removed = yield from _REMOVE.any(name_=name)
     yield from generations.bump(generations.CacheKind.SCREENING)
     return removed
 
@@ -70,23 +75,22 @@ def remove(name: str) -> Op[bool]:
 @operation
 def find(name: str) -> Op[ScreeningList | None]:
     """Return a list by its name, without its addresses; None if it does not exist."""
-    rows = yield _LIST(name_=name)
-    return ScreeningList(*rows[0]) if rows else None
+    return (yield from _LIST.first(name_=name))
 
 
 @operation
 def list_blocklists() -> Op[list[ScreeningList]]:
     """Return all lists by name, without their addresses."""
-    return [ScreeningList(*row) for row in (yield _LISTS())]
+    return (yield from _LISTS.all())
 
 
 @operation
 def list_accounts() -> Op[list[tuple[str, str]]]:
     """Return the namespaces and addresses on any list; reads every row."""
-    return [(namespace, address) for namespace, address in (yield _ACCOUNTS())]
+    return list((yield from _ACCOUNTS.all()))
 
 
 @operation
 def list_matches(namespace: str, address: str) -> Op[list[str]]:
     """Return the names of the lists that contain an address."""
-    return [name for (name,) in (yield _LIST_MATCHES(namespace_=namespace, address_=address))]
+    return (yield from _LIST_MATCHES.all(namespace_=namespace, address_=address))

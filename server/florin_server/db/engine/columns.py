@@ -83,6 +83,16 @@ class JsonText(TypeDecorator[Any]):
         return None if value is None else json.loads(value)
 
 
+class JsonTexts(JsonText):
+    """A tuple of texts, stored as a JSON array."""
+
+    cache_ok = True
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Return the tuple."""
+        return tuple(super().process_result_value(value, dialect))
+
+
 class WordSet(TypeDecorator[frozenset[str]]):
     """A set of words without blanks, stored sorted and separated by blanks."""
 

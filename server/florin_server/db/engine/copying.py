@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from hashlib import sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from sqlalchemy import Table, bindparam, func, select, tuple_
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
-    Row,
     Statement,
     insert,
     operation,
 )
 from florin_server.db.tables.tables import METADATA
+
+# a row of any table
+Row: TypeAlias = tuple[Any, ...]
 
 _PAGE = 1000
 
@@ -29,9 +32,9 @@ class TableDigest(NamedTuple):
 
 
 class _TableStatements(NamedTuple):
-    first_page: Statement
-    next_page: Statement
-    insert_row: Statement
+    first_page: Statement[Row]
+    next_page: Statement[Row]
+    insert_row: Command
     names: Sequence[str]
     key: Sequence[int]
 
@@ -49,9 +52,9 @@ def _get_statements(name: str) -> _TableStatements:
     page = select(*table.columns).order_by(*key).limit(_PAGE)
     last = tuple_(*(bindparam(f"last_{column.name}", type_=column.type) for column in key))
     return _TableStatements(
-        first_page=Statement(page),
-        next_page=Statement(page.where(tuple_(*key) > last)),
-        insert_row=Statement(insert(table)),
+        first_page=Statement(page, tuple),
+        next_page=Statement(page.where(tuple_(*key) > last), tuple),
+        insert_row=Command(insert(table)),
         names=names,
         key=[names.index(column.name) for column in key],
     )
@@ -62,9 +65,9 @@ def list_page(name: str, last: Row | None) -> Op[list[Row]]:
     """Return the rows of a table after `last`, in key order; an empty list at the end."""
     table_statements = _get_statements(name)
     if last is None:
-        return (yield table_statements.first_page())
+        return (yield from table_statements.first_page.all())
     return (
-        yield table_statements.next_page(
+        yield from table_statements.next_page.all(
             **{f"last_{table_statements.names[at]}": last[at] for at in table_statements.key}
         )
     )
@@ -111,8 +114,7 @@ def digest_table(
 def is_empty() -> Op[bool]:
     """Return True if no table has a row."""
     for table in list_tables():
-        ((count,),) = yield Statement(select(func.count()).select_from(table))()
-        if count:
+        if (yield from Statement(select(func.count()).select_from(table), int).single()):
             return False
     return True
 

@@ -1,9 +1,11 @@
-"""Operations without I/O: they yield statements and receive rows.
+"""Operations without I/O: they yield statements and receive values.
 
-An operation is a generator: it yields a `Query`, receives the rows, and returns its result. The
-same operation therefore runs in a group on SQLite's writer and on connections to PostgreSQL. It can
-be retried, as PostgreSQL requires after conflicts. Statements are SQLAlchemy Core, compiled once to
-the driver's text, so that later runs do not use SQLAlchemy.
+An operation is a generator: it yields a `Query`, receives the values of its rows, and returns its
+result. The same operation therefore runs in a group on SQLite's writer and on connections to
+PostgreSQL. It can be retried, as PostgreSQL requires after conflicts. Statements are SQLAlchemy
+Core, compiled once to the driver's text, so that later runs do not use SQLAlchemy.
+
+`Statement` names the type of its rows, `Command` has none; `docs/store.md` teaches both.
 """
 
 from __future__ import annotations
@@ -25,12 +27,13 @@ from sqlalchemy.sql.dml import UpdateBase
 from sqlalchemy.sql.expression import BindParameter, bindparam
 
 from florin_server.db.engine.columns import TextList
+from florin_server.db.engine.rows import RowReader, make_row_reader
 
-Row: TypeAlias = tuple[Any, ...]
 Params: TypeAlias = Mapping[str, object]
-Clause: TypeAlias = Select[Any] | UpdateBase
+Clause: TypeAlias = Select[*tuple[Any, ...]] | UpdateBase
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+R = TypeVar("R")
 P = ParamSpec("P")
 
 SQLITE = sqlite.dialect()
@@ -58,12 +61,13 @@ class Query(NamedTuple):
     With `param_rows` it runs once for each set of values, and returns no rows.
     """
 
-    statement: Statement
+    statement: CoreStatement
     params: Params | object
     param_rows: Sequence[Params] | None = None
 
 
-Op: TypeAlias = Generator[Query, list[Row], T]
+# what a query returns is typed by the statement that yields it: `yield` itself returns an object
+Op: TypeAlias = Generator[Query, object, T]
 
 
 class Operation(Generic[T_co]):
@@ -128,7 +132,7 @@ def isolated(steps: Callable[P, Op[T]]) -> Callable[P, Operation[T]]:
 class CompiledStatement:
     """A statement's text in one dialect, with the conversion of its values and rows."""
 
-    def __init__(self, clause: Clause, dialect: Dialect) -> None:
+    def __init__(self, clause: Clause, dialect: Dialect, read_rows: RowReader) -> None:
         compiled = clause.compile(dialect=dialect)
         if not isinstance(compiled, SQLCompiler):
             raise TypeError(f"not a statement: {clause}")
@@ -142,8 +146,12 @@ class CompiledStatement:
             [b.type.dialect_impl(dialect).bind_processor(dialect) for b in binds]
         )
         self._decoders = _converters(
-            [t.dialect_impl(dialect).result_processor(dialect, None) for t in _row_types(clause)]
+            [
+                column.type.dialect_impl(dialect).result_processor(dialect, None)
+                for column in clause.exported_columns
+            ]
         )
+        self._read_rows = read_rows
 
     def encode_params(self, params: Params | object) -> Sequence[object]:
         """Return the driver's values, in the order of the text."""
@@ -160,49 +168,98 @@ class CompiledStatement:
             values[index] = encode(values[index])
         return values
 
-    def decode_rows(self, rows: list[Row]) -> list[Row]:
-        """Convert the driver's rows to values of the columns' types."""
+    def read_rows(self, rows: Sequence[Sequence[Any]]) -> list[Any]:
+        """Return the values of the driver's rows, in the type of the statement."""
         if not self._decoders or not rows:
-            return rows
+            return self._read_rows(rows)
         decoded = []
         for row in rows:
             values = list(row)
             for index, decode in self._decoders:
                 values[index] = decode(values[index])
-            decoded.append(tuple(values))
-        return decoded
+            decoded.append(values)
+        return self._read_rows(decoded)
 
 
-class Statement:
-    """A Core statement, compiled on its first run: a short command runs only a few."""
+class CoreStatement:
+    """A Core statement, compiled on its first run: a short process runs only a few."""
 
-    def __init__(self, clause: Clause) -> None:
+    def __init__(self, clause: Clause, read_rows: RowReader) -> None:
         self.clause = clause
+        self._read_rows = read_rows
 
     @cached_property
     def sqlite(self) -> CompiledStatement:
         """Return the statement compiled for SQLite."""
-        return CompiledStatement(self.clause, SQLITE)
+        return CompiledStatement(self.clause, SQLITE, self._read_rows)
 
     @cached_property
     def postgres(self) -> CompiledStatement:
         """Return the statement compiled for asyncpg."""
-        return CompiledStatement(self.clause, POSTGRESQL)
+        return CompiledStatement(self.clause, POSTGRESQL, self._read_rows)
 
-    def __call__(self, **params: object) -> Query:
-        """Return the statement with one set of values."""
-        return Query(self, params)
 
-    def bind_object(self, value: object) -> Query:
-        """Return the statement with an object's attributes as values, by column name."""
-        return Query(self, value)
+class Command(CoreStatement):
+    """A statement without rows: an operation yields it, and receives nothing."""
+
+    def __init__(self, clause: Clause) -> None:
+        super().__init__(clause, list)
+        if names := list_column_names(clause):
+            raise TypeError(f"a command returns no rows, but this one has {', '.join(names)}")
+
+    def __call__(self, values: object = None, /, **params: object) -> Query:
+        """Return the command with values by name, or with an object's attributes as values."""
+        return Query(self, params if values is None else values)
 
     def bind_many(self, rows: Sequence[Params]) -> Query:
-        """Return the statement once for each set of values; it returns no rows."""
+        """Return the command once for each set of values."""
         return Query(self, {}, rows)
 
 
-def run(op: Operation[T], execute: Callable[[Query], list[Row]]) -> T:
+class Statement(CoreStatement, Generic[R]):
+    """A statement whose rows are values of a type: `payment = yield from _FIND.first(id_=...)`.
+
+    `row_type` is a dataclass or a named tuple with a field for each selected column, in the same
+    order, or the type of the only column. `parts` are the types of fields that are entities
+    themselves. Values come by name, or as the attributes of an object.
+    """
+
+    def __init__(self, clause: Clause, row_type: type[R], **parts: type[Any]) -> None:
+        super().__init__(clause, make_row_reader(list_column_names(clause), row_type, parts))
+        self.row_type = row_type
+        self.parts = parts
+
+    @classmethod
+    def nullable(cls, clause: Clause, row_type: type[T]) -> Statement[T | None]:
+        """Return a statement with one column, which can be null."""
+        return cast("Statement[T | None]", cls(clause, cast("Any", row_type)))
+
+    def all(self, values: object = None, /, **params: object) -> Op[list[R]]:
+        """Return all rows."""
+        result: Any = yield Query(self, params if values is None else values)
+        rows: list[R] = result
+        return rows
+
+    def any(self, values: object = None, /, **params: object) -> Op[bool]:
+        """Return whether it has, or changed, any row."""
+        return bool((yield Query(self, params if values is None else values)))
+
+    def first(self, values: object = None, /, **params: object) -> Op[R | None]:
+        """Return the first row; None without rows."""
+        result: Any = yield Query(self, params if values is None else values)
+        rows: list[R] = result
+        return rows[0] if rows else None
+
+    def single(self, values: object = None, /, **params: object) -> Op[R]:
+        """Return the only row; raise LookupError if there is another number of rows."""
+        result: Any = yield Query(self, params if values is None else values)
+        rows: list[R] = result
+        if len(rows) != 1:
+            raise LookupError(f"{len(rows)} rows instead of one: {self.clause}")
+        return rows[0]
+
+
+def run(op: Operation[T], execute: Callable[[Query], list[Any]]) -> T:
     """Run an operation to its end; an exception of `execute` ends it."""
     steps = iter(op)
     try:
@@ -229,6 +286,13 @@ def _fields(kind: Any) -> tuple[tuple[str, ...], Callable[[Any], Sequence[object
 def columns(table: Table, kind: type[Any]) -> list[Column[Any]]:
     """Return the columns of a dataclass, in the order of its fields."""
     return [table.c[field.name] for field in fields(kind)]
+
+
+def list_column_names(clause: Clause) -> list[str]:
+    """Return the names of the columns that a statement returns, in order."""
+    # quicker than `exported_columns`, which also makes each name unique
+    columns_ = clause.inner_columns if isinstance(clause, Select) else clause.exported_columns
+    return [getattr(column, "name", "") for column in columns_]
 
 
 def insert(table: Table) -> Insert:
@@ -346,7 +410,3 @@ def _picker(getter: Callable[..., Any], names: list[str]) -> Callable[[Any], Seq
 
 def _converters(converters: Sequence[Callable[[Any], Any] | None]) -> list[tuple[int, Any]]:
     return [(index, convert) for index, convert in enumerate(converters) if convert]
-
-
-def _row_types(clause: Clause) -> list[sqltypes.TypeEngine[Any]]:
-    return [column_element.type for column_element in clause.exported_columns]

@@ -14,7 +14,6 @@ from typing import Any
 from florin_server.db.engine.query import (
     Operation,
     Query,
-    Row,
     StoreError,
     StoreUnavailable,
     run,
@@ -105,7 +104,7 @@ class SqliteConnection:
                 f"BEGIN SELECT changed_{table}(OLD.{key}); END"
             )
 
-    def query(self, query: Query) -> list[Row]:
+    def query(self, query: Query) -> list[Any]:
         """Run one query."""
         compiled = query.statement.sqlite
         if query.param_rows is not None:
@@ -114,7 +113,7 @@ class SqliteConnection:
             )
             return []
         rows = self._raw.execute(compiled.sql, compiled.encode_params(query.params)).fetchall()
-        return compiled.decode_rows(rows)
+        return compiled.read_rows(rows)
 
     def attempt(self, op: Operation[Any]) -> OperationOutcome:
         """Run an operation in the open transaction; if it fails, roll back its writes.

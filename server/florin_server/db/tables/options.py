@@ -3,10 +3,13 @@
 Conventions as in `tables`.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Index
+from sqlalchemy import Dialect, Index
+from sqlmodel import Field
 
+from florin_server.db.engine.columns import JsonText
 from florin_server.db.tables.fields import (
     WITHOUT_ROWID,
     TableRow,
@@ -16,6 +19,31 @@ from florin_server.db.tables.fields import (
     partial_index,
     text_column,
 )
+from florin_server.domain.payments.payment import Action, BuildAction
+
+
+class ActionsJson(JsonText):
+    """The actions of an option or a build as JSON: a build action has one text, others three."""
+
+    cache_ok = True
+
+    def process_bind_param(
+        self, value: Sequence[Action | BuildAction] | None, dialect: Dialect
+    ) -> Any:
+        """Return the texts of all actions."""
+        steps = [
+            [step.chain_id, step.method, step.params_json]
+            if isinstance(step, Action)
+            else [step.data]
+            for step in value or ()
+        ]
+        return super().process_bind_param(steps, dialect)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> Any:
+        """Return the actions."""
+        steps = super().process_result_value(value, dialect)
+        return tuple(Action(*step) if len(step) == 3 else BuildAction(*step) for step in steps)
+
 
 # a query uses a partial index only if it repeats the predicate exactly
 HAS_REFERENCE_PREDICATE = "reference IS NOT NULL"
@@ -41,7 +69,7 @@ class OptionRow(TableRow, table=True):
     eta_s: int = integer_column()
     expires_at: int | None = integer_column()
     method: str = text_column()
-    actions: list[Any] = json_column()
+    actions: tuple[Action | BuildAction, ...] = Field(sa_type=ActionsJson)
     terms: dict[str, Any] = json_column()
     created_at_us: int = integer_column()
     fee: int = amount_column()
@@ -74,7 +102,7 @@ class ResolvedBuildRow(TableRow, table=True):
     payment_id: str = text_column(key=True)
     option_id: str = text_column(key=True)
     n: int = integer_column(key=True)
-    actions: list[Any] = json_column()
+    actions: tuple[Action | BuildAction, ...] = Field(sa_type=ActionsJson)
     terms: dict[str, Any] = json_column()
     head: int = integer_column()
     issued_at_us: int = integer_column()

@@ -7,8 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Index
+from sqlmodel import Field
 
-from florin_server.db.engine.columns import sortable_amount
+from florin_server.db.engine.columns import JsonTexts, sortable_amount
 from florin_server.db.tables.fields import (
     METADATA,
     WITHOUT_ROWID,
@@ -118,7 +119,7 @@ class ConfirmationRow(TableRow, table=True):
 
     payment_id: str = text_column(key=True)
     option_id: str = text_column()
-    outputs: list[str] = json_column()
+    outputs: tuple[str, ...] = Field(sa_type=JsonTexts)
     digest: bytes = bytes_column()
     at_us: int = integer_column()
     chain_id: str | None = text_column()

@@ -1,7 +1,7 @@
 """The tables, the same on SQLite and PostgreSQL; each noun's module documents its tables.
 
 Ids are TEXT; times ending in `_us` are microseconds, others seconds, since the Unix epoch. Columns
-are in the order of the dataclasses in `domain`, so that a row is the arguments of its dataclass.
+are in the order of the dataclasses in `domain`, which a `Statement` of a whole table checks.
 """
 
 from sqlalchemy import Table

@@ -9,14 +9,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    operation,
-    param,
-    upsert,
-)
+from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param, upsert
 from florin_server.db.tables.tables import icon
 
 # each takes at most 48 KiB, usually a tenth of that
@@ -46,12 +39,15 @@ class IconStatus:
 
 
 _FIND_STATUS = Statement(
-    select(icon.c.digest, icon.c.fault, icon.c.tried_at_us).where(icon.c.url == param("url_"))
+    select(icon.c.digest, icon.c.fault, icon.c.tried_at_us).where(icon.c.url == param("url_")),
+    IconStatus,
 )
-_PNG = Statement(select(icon.c.png).where(icon.c.digest == param("digest_")).limit(1))
-_PUT = Statement(upsert(icon, "url"))
+_PNG = Statement.nullable(
+    select(icon.c.png).where(icon.c.digest == param("digest_")).limit(1), bytes
+)
+_PUT = Command(upsert(icon, "url"))
 _NEW = insert(icon)
-_FAILED = Statement(
+_FAILED = Command(
     _NEW.on_conflict_do_update(
         index_elements=["url"],
         set_={"fault": _NEW.excluded.fault, "tried_at_us": _NEW.excluded.tried_at_us},
@@ -63,33 +59,31 @@ _OLD = (
     .offset(param("icons_max"))
     .limit(_TRIMMED)
 )
-_TRIM = Statement(delete(icon).where(icon.c.url.in_(_OLD)))
+_TRIM = Command(delete(icon).where(icon.c.url.in_(_OLD)))
 _LAPSED = select(icon.c.url).where(icon.c.tried_at_us < param("before_us")).limit(param("limit"))
-_FORGET = Statement(delete(icon).where(icon.c.url.in_(_LAPSED)).returning(icon.c.url))
+_FORGET = Statement(delete(icon).where(icon.c.url.in_(_LAPSED)).returning(icon.c.url), str)
 
 
 @operation
 def find_status(url: str) -> Op[IconStatus | None]:
     """Return the status of a URL; None if it was never fetched."""
-    rows = yield _FIND_STATUS(url_=url)
-    return IconStatus(*rows[0]) if rows else None
+    return (yield from _FIND_STATUS.first(url_=url))
 
 
 @operation
 def find_png(digest: str) -> Op[bytes | None]:
     """Return the picture with a digest; None if it is not stored."""
-    rows = yield _PNG(digest_=digest)
-    return bytes(rows[0][0]) if rows and rows[0][0] is not None else None
+    return (yield from _PNG.first(digest_=digest))
 
 
 @operation
 def put(fetched_icon: Icon) -> Op[None]:
     """Store a result; after a failed fetch, the earlier picture stays."""
-    yield (_PUT if fetched_icon.png is not None else _FAILED).bind_object(fetched_icon)
+    yield (_PUT if fetched_icon.png is not None else _FAILED)(fetched_icon)
     yield _TRIM(icons_max=ICONS_MAX)
 
 
 @operation
 def forget(before_us: int, limit: int) -> Op[int]:
     """Delete pictures not fetched since a time, up to `limit`; return how many."""
-    return len((yield _FORGET(before_us=before_us, limit=limit)))
+    return len((yield from _FORGET.all(before_us=before_us, limit=limit)))

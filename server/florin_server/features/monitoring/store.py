@@ -11,18 +11,6 @@ from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE, UNSETTLED_PR
 from florin_server.db.tables.payouts import OWED_PREDICATE
 from florin_server.db.tables.tables import confirm, payment, payout
 
-_OFFERED = Statement(select(func.count()).select_from(payment).where(text(UNCONFIRMED_PREDICATE)))
-_CONFIRMED = Statement(
-    select(confirm.c.chain_id, confirm.c.state, func.count(), func.min(confirm.c.at_us))
-    .where(text(UNSETTLED_PREDICATE))
-    .group_by(confirm.c.chain_id, confirm.c.state)
-)
-_OWED = Statement(
-    select(payout.c.chain_id, payout.c.status, func.count(), func.min(payout.c.created_at_us))
-    .where(text(OWED_PREDICATE))
-    .group_by(payout.c.chain_id, payout.c.status)
-)
-
 
 @dataclass(frozen=True, slots=True)
 class BacklogGroup:
@@ -32,6 +20,33 @@ class BacklogGroup:
     state: str
     count: int
     oldest_us: int
+
+
+_OFFERED = Statement(
+    select(func.count()).select_from(payment).where(text(UNCONFIRMED_PREDICATE)), int
+)
+_CONFIRMED = Statement(
+    select(
+        confirm.c.chain_id,
+        confirm.c.state,
+        func.count().label("count"),
+        func.min(confirm.c.at_us).label("oldest_us"),
+    )
+    .where(text(UNSETTLED_PREDICATE))
+    .group_by(confirm.c.chain_id, confirm.c.state),
+    BacklogGroup,
+)
+_OWED = Statement(
+    select(
+        payout.c.chain_id,
+        payout.c.status.label("state"),
+        func.count().label("count"),
+        func.min(payout.c.created_at_us).label("oldest_us"),
+    )
+    .where(text(OWED_PREDICATE))
+    .group_by(payout.c.chain_id, payout.c.status),
+    BacklogGroup,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +61,6 @@ class Backlog:
 @operation
 def get_backlog() -> Op[Backlog]:
     """Return all open work; reads the index rows of the open work only."""
-    ((unconfirmed,),) = yield _OFFERED()
-    confirmed = tuple(BacklogGroup(*row) for row in (yield _CONFIRMED()))
-    return Backlog(unconfirmed, confirmed, tuple(BacklogGroup(*row) for row in (yield _OWED())))
+    unconfirmed = yield from _OFFERED.single()
+    confirmed = tuple((yield from _CONFIRMED.all()))
+    return Backlog(unconfirmed, confirmed, tuple((yield from _OWED.all())))

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import delete, select, text, update
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Operation,
     Statement,
@@ -48,26 +50,42 @@ class StoredResponse:
 
 
 _KEY = (idempotency.c.scope == param("scope_"), idempotency.c.key == param("key_"))
-_CLAIM = Statement(insert(idempotency).on_conflict_do_nothing().returning(idempotency.c.key))
-_ANSWER = Statement(update(idempotency).where(*_KEY).values(body=param("answer")))
+
+
+class _BoundKey(NamedTuple):
+    fingerprint: bytes
+    body: bytes
+    expires_at_us: int | None
+
+
+class _KeyName(NamedTuple):
+    scope: str
+    key: str
+
+
+_CLAIM = Statement(insert(idempotency).on_conflict_do_nothing().returning(idempotency.c.key), str)
+_ANSWER = Command(update(idempotency).where(*_KEY).values(body=param("answer")))
 _FIND = Statement(
-    select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us).where(*_KEY)
+    select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us).where(*_KEY),
+    _BoundKey,
 )
 # locked, so that only one of several claims takes over an expired key
 _LOCK_KEY = Statement(
     select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us)
     .where(*_KEY)
-    .with_for_update()
+    .with_for_update(),
+    _BoundKey,
 )
-_FORGET = Statement(delete(idempotency).where(*_KEY))
-_FORGET_LAPSED = Statement(
+_FORGET = Command(delete(idempotency).where(*_KEY))
+_FORGET_LAPSED = Command(
     delete(idempotency).where(*_KEY, idempotency.c.expires_at_us <= param("now_us"))
 )
 _LAPSED = Statement(
     select(idempotency.c.scope, idempotency.c.key)
     .where(text(EXPIRING_PREDICATE), idempotency.c.expires_at_us <= param("now_us"))
     .order_by(idempotency.c.expires_at_us)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    _KeyName,
 )
 
 
@@ -92,11 +110,10 @@ def run_once(
 @operation
 def find_fingerprint(scope: str, key: str, now_us: int) -> Op[bytes | None]:
     """Return the fingerprint of the request bound to a key; None if the key is free."""
-    rows = yield _FIND(scope_=scope, key_=key)
-    if not rows or (rows[0][2] is not None and rows[0][2] <= now_us):
+    bound = yield from _FIND.first(scope_=scope, key_=key)
+    if bound is None or (bound.expires_at_us is not None and bound.expires_at_us <= now_us):
         return None
-    fingerprint: bytes = rows[0][0]
-    return fingerprint
+    return bound.fingerprint
 
 
 @operation
@@ -107,17 +124,17 @@ def bind(claim: IdempotencyClaim) -> Op[None]:
 
 def _claim_key(claim: IdempotencyClaim) -> Op[StoredResponse | None]:
     """Claim a key, or return the response of the request that claimed it."""
-    entry = _CLAIM(
-        scope=claim.scope,
-        key=claim.key,
-        fingerprint=claim.fingerprint,
-        body=b"",
-        created_at_us=claim.now_us,
-        expires_at_us=None if claim.ttl_us is None else claim.now_us + claim.ttl_us,
-    )
-    while not (yield entry):
+    entry = {
+        "scope": claim.scope,
+        "key": claim.key,
+        "fingerprint": claim.fingerprint,
+        "body": b"",
+        "created_at_us": claim.now_us,
+        "expires_at_us": None if claim.ttl_us is None else claim.now_us + claim.ttl_us,
+    }
+    while not (yield from _CLAIM.any(**entry)):
         for fingerprint, body, expires_at_us in (
-            yield _LOCK_KEY(scope_=claim.scope, key_=claim.key)
+            yield from _LOCK_KEY.all(scope_=claim.scope, key_=claim.key)
         ):
             if expires_at_us is None or expires_at_us > claim.now_us:
                 if fingerprint != claim.fingerprint:
@@ -132,7 +149,7 @@ def _claim_key(claim: IdempotencyClaim) -> Op[StoredResponse | None]:
 @operation
 def forget_lapsed(now_us: int, limit: int) -> Op[int]:
     """Delete expired keys, the oldest first; return how many."""
-    lapsed = yield _LAPSED(now_us=now_us, limit=limit)
+    lapsed = yield from _LAPSED.all(now_us=now_us, limit=limit)
     if lapsed:
         # a key that was used again meanwhile is no longer expired
         keys = [{"scope_": scope, "key_": key, "now_us": now_us} for scope, key in sorted(lapsed)]

@@ -8,14 +8,7 @@ from __future__ import annotations
 
 from sqlalchemy import and_, delete, func, or_, select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    isolated,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Command, Op, Statement, insert, isolated, operation, param
 from florin_server.db.tables.tables import key_turn, process
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store.responses import IdempotencyClaim
@@ -33,9 +26,10 @@ _TAKE = Statement(
         where=or_(
             key_turn.c.process_id == _new.excluded.process_id, key_turn.c.process_id.not_in(_alive)
         ),
-    ).returning(key_turn.c.key)
+    ).returning(key_turn.c.key),
+    str,
 )
-_GIVE_BACK = Statement(
+_GIVE_BACK = Command(
     delete(key_turn).where(
         and_(
             key_turn.c.scope == param("scope_"),
@@ -56,7 +50,7 @@ def acquire(claim: IdempotencyClaim, process_id: str) -> Op[tuple[bool, bytes | 
     fingerprint = yield from idempotency.find_fingerprint(claim.scope, claim.key, claim.now_us)
     if fingerprint not in (None, claim.fingerprint):
         return True, fingerprint
-    if not (yield _TAKE(scope=claim.scope, key=claim.key, process_id=process_id)):
+    if not (yield from _TAKE.any(scope=claim.scope, key=claim.key, process_id=process_id)):
         return False, fingerprint
     # the process that had it may have bound the key
     fingerprint = yield from idempotency.find_fingerprint(claim.scope, claim.key, claim.now_us)

@@ -9,33 +9,30 @@ from __future__ import annotations
 
 from sqlalchemy import BigInteger, Text, func, select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param
 from florin_server.db.tables.tables import payment as payment_table
 from florin_server.db.tables.tables import refund as refund_table
 from florin_server.db.tables.tables import refund_event
 from florin_server.domain.payments.payment import Refund
 from florin_server.money.outbox.store import outbox
 
-_CREATE = Statement(insert(refund_table))
+_CREATE = Command(insert(refund_table))
 _LOCK = Statement(
-    select(payment_table.c.id).where(payment_table.c.id == param("payment_id")).with_for_update()
+    select(payment_table.c.id).where(payment_table.c.id == param("payment_id")).with_for_update(),
+    str,
 )
 _OF_PAYMENT = Statement(
     select(refund_table)
     .where(refund_table.c.payment_id == param("payment_id"))
-    .order_by(refund_table.c.ordinal)
+    .order_by(refund_table.c.ordinal),
+    Refund,
 )
-_GET = Statement(select(refund_table).where(refund_table.c.id == param("id_")))
+_GET = Statement(select(refund_table).where(refund_table.c.id == param("id_")), Refund)
 _NEWEST = Statement(
     select(func.coalesce(func.max(refund_table.c.version), 0)).where(
         refund_table.c.payment_id == param("payment_id")
-    )
+    ),
+    int,
 )
 _EVENT = Statement(
     insert(refund_event)
@@ -53,7 +50,8 @@ _EVENT = Statement(
         ).where(payment_table.c.id == param("payment_id")),
     )
     .on_conflict_do_nothing()
-    .returning(refund_event.c.version)
+    .returning(refund_event.c.version),
+    int,
 )
 
 
@@ -63,34 +61,32 @@ def lock(payment_id: str) -> Op[None]:
 
     Read the refunds after it, not before: a statement sees what was committed when it began.
     """
-    yield _LOCK(payment_id=payment_id)
+    yield from _LOCK.all(payment_id=payment_id)
 
 
 @operation
 def create(refund: Refund) -> Op[None]:
     """Store a refund of a locked payment, and its first event; part of an operation."""
-    yield _CREATE.bind_object(refund)
+    yield _CREATE(refund)
     yield from record_change(refund, refund.created_at_us)
 
 
 @operation
 def list_refunds(payment_id: str) -> Op[list[Refund]]:
     """Return the refunds of a payment, the oldest first."""
-    return [Refund(*row) for row in (yield _OF_PAYMENT(payment_id=payment_id))]
+    return (yield from _OF_PAYMENT.all(payment_id=payment_id))
 
 
 @operation
 def find_refund(refund_id: str) -> Op[Refund | None]:
     """Return a refund by its id; None if it does not exist."""
-    rows = yield _GET(id_=refund_id)
-    return Refund(*rows[0]) if rows else None
+    return (yield from _GET.first(id_=refund_id))
 
 
 @operation
 def get_next_version(payment_id: str) -> Op[int]:
     """Return the next version of a locked payment's refunds; part of an operation."""
-    ((newest,),) = yield _NEWEST(payment_id=payment_id)
-    return int(newest) + 1
+    return (yield from _NEWEST.single(payment_id=payment_id)) + 1
 
 
 @operation
@@ -100,7 +96,7 @@ def record_change(refund: Refund, at_us: int) -> Op[None]:
     Do nothing if the event is already recorded, as the version belongs to its status.
     """
     if (
-        yield _EVENT(
+        yield from _EVENT.any(
             payment_id=refund.payment_id,
             version=refund.version,
             status=refund.status,

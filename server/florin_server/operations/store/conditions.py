@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import delete, or_, select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    is_in,
-    operation,
-    param,
-    upsert,
-)
-from florin_server.db.tables.tables import reported_condition as row
+from florin_server.db.engine.query import Command, Op, Statement, is_in, operation, param, upsert
+from florin_server.db.tables.tables import reported_condition
 from florin_server.domain.conditions import Condition, ConditionName, ConditionState
 from florin_server.operations.store import leases
 
@@ -51,30 +44,73 @@ class ConditionReport:
     condition: Condition
 
 
+class _Report(NamedTuple):
+    subject: str
+    name: str
+    state: ConditionState
+    since_us: int
+
+
+class _LiveReport(NamedTuple):
+    source: str
+    subject: str
+    name: str
+    state: ConditionState
+    reason: str
+    since_us: int
+
+
 _OF_SOURCE = Statement(
-    select(row.c.subject, row.c.name, row.c.state, row.c.since_us).where(
-        row.c.source == param("source_")
-    )
+    select(
+        reported_condition.c.subject,
+        reported_condition.c.name,
+        reported_condition.c.state,
+        reported_condition.c.since_us,
+    ).where(reported_condition.c.source == param("source_")),
+    _Report,
 )
 _OF_HOST = Statement(
-    select(row.c.subject, row.c.name, row.c.state, row.c.since_us).where(
-        row.c.host == param("host_"), row.c.source != param("source_")
+    select(
+        reported_condition.c.subject,
+        reported_condition.c.name,
+        reported_condition.c.state,
+        reported_condition.c.since_us,
+    ).where(
+        reported_condition.c.host == param("host_"), reported_condition.c.source != param("source_")
+    ),
+    _Report,
+)
+_PUT = Command(upsert(reported_condition, "source", "subject", "name"))
+_DROP = Command(
+    delete(reported_condition).where(
+        reported_condition.c.source == param("source_"),
+        reported_condition.c.subject == param("subject_"),
+        reported_condition.c.name == param("name_"),
     )
 )
-_PUT = Statement(upsert(row, "source", "subject", "name"))
-_DROP = Statement(
-    delete(row).where(
-        row.c.source == param("source_"),
-        row.c.subject == param("subject_"),
-        row.c.name == param("name_"),
+_FORGET = Command(
+    delete(reported_condition).where(
+        reported_condition.c.host != "", reported_condition.c.seen_us < param("until_us")
     )
 )
-_FORGET = Statement(delete(row).where(row.c.host != "", row.c.seen_us < param("until_us")))
 _ALIVE = Statement(
-    select(row.c.source, row.c.subject, row.c.name, row.c.state, row.c.reason, row.c.since_us)
-    .where(or_(is_in(row.c.source, "sources"), (row.c.host != "") & (row.c.seen_us > param("at"))))
-    .order_by(row.c.source, row.c.subject, row.c.name)
-    .limit(REPORTS_MAX)
+    select(
+        reported_condition.c.source,
+        reported_condition.c.subject,
+        reported_condition.c.name,
+        reported_condition.c.state,
+        reported_condition.c.reason,
+        reported_condition.c.since_us,
+    )
+    .where(
+        or_(
+            is_in(reported_condition.c.source, "sources"),
+            (reported_condition.c.host != "") & (reported_condition.c.seen_us > param("at")),
+        )
+    )
+    .order_by(reported_condition.c.source, reported_condition.c.subject, reported_condition.c.name)
+    .limit(REPORTS_MAX),
+    _LiveReport,
 )
 
 
@@ -96,12 +132,12 @@ def report(
         yield from leases.is_current(report_source.name, report_source.epoch)
     ):
         return False
-    before = _group_earliest((yield _OF_SOURCE(source_=report_source.name)))
+    before = _group_earliest((yield from _OF_SOURCE.all(source_=report_source.name)))
     earlier: Mapping[tuple[str, str], tuple[ConditionState, int]] = {}
     if report_source.host:
         yield _FORGET(until_us=now_us - FORGET_US)
         earlier = _group_earliest(
-            (yield _OF_HOST(host_=report_source.host, source_=report_source.name))
+            (yield from _OF_HOST.all(host_=report_source.host, source_=report_source.name))
         )
     rows = [
         {
@@ -135,24 +171,26 @@ def list_reports(sources: Collection[str], now_us: int) -> Op[Sequence[Condition
 
     At most `REPORTS_MAX`; condition names of another release are left out.
     """
-    rows = yield _ALIVE(sources=sources, at=now_us - ALIVE_US)
+    rows = yield from _ALIVE.all(sources=sources, at=now_us - ALIVE_US)
     names = frozenset(ConditionName)
     return [
         ConditionReport(
-            source, subject, Condition(ConditionName(name), ConditionState(state), reason, since_us)
+            row.source,
+            row.subject,
+            Condition(ConditionName(row.name), row.state, row.reason, row.since_us),
         )
-        for source, subject, name, state, reason, since_us in rows
-        if name in names
+        for row in rows
+        if row.name in names
     ]
 
 
 def _group_earliest(
-    rows: Sequence[tuple[str, str, str, int]],
+    rows: Sequence[_Report],
 ) -> dict[tuple[str, str], tuple[ConditionState, int]]:
     """Return state and time by subject and name; the earliest of several."""
     earliest: dict[tuple[str, str], tuple[ConditionState, int]] = {}
-    for subject, name, state, since_us in sorted(rows, key=lambda item: -item[3]):
-        earliest[subject, name] = ConditionState(state), since_us
+    for row in sorted(rows, key=lambda row: -row.since_us):
+        earliest[row.subject, row.name] = row.state, row.since_us
     return earliest
 
 

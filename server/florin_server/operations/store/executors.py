@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import NamedTuple
 
 from sqlalchemy import delete, func, select, text
 
 from florin_server.db import generations, installation
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     StoreError,
@@ -25,14 +27,26 @@ class ExecutorPaused(StoreError):  # noqa: N818  (a state of the world, not a mi
     is_transient = True
 
 
-_PAUSE = Statement(insert(executor_pause).on_conflict_do_nothing())
-_RESUME = Statement(delete(executor_pause).where(executor_pause.c.id == param("id_")))
-_PAUSES = Statement(select(executor_pause))
-_PAUSED = Statement(select(executor_pause.c.id).where(executor_pause.c.id == param("id_")))
+class _Pause(NamedTuple):
+    id: str
+    paused_at_us: int
+
+
+class _OpenCount(NamedTuple):
+    chain_id: str
+    sender: str
+    number: int
+
+
+_PAUSE = Command(insert(executor_pause).on_conflict_do_nothing())
+_RESUME = Command(delete(executor_pause).where(executor_pause.c.id == param("id_")))
+_PAUSES = Statement(select(executor_pause), _Pause)
+_PAUSED = Statement(select(executor_pause.c.id).where(executor_pause.c.id == param("id_")), str)
 _OPEN = Statement(
-    select(chain_tx.c.chain_id, chain_tx.c.sender, func.count())
+    select(chain_tx.c.chain_id, chain_tx.c.sender, func.count().label("number"))
     .where(text(OPEN_TX_PREDICATE))
-    .group_by(chain_tx.c.chain_id, chain_tx.c.sender)
+    .group_by(chain_tx.c.chain_id, chain_tx.c.sender),
+    _OpenCount,
 )
 
 
@@ -46,7 +60,7 @@ def pause(executor_id: str, now_us: int) -> Op[None]:
 @operation
 def require_running(executor_id: str) -> Op[None]:
     """Raise ExecutorPaused if the executor is paused; part of an operation that sends with it."""
-    if (yield _PAUSED(id_=executor_id)):
+    if (yield from _PAUSED.any(id_=executor_id)):
         raise ExecutorPaused(f"{executor_id} is paused")
 
 
@@ -90,7 +104,7 @@ def check_database(executor_ids: Collection[str], now_us: int, identity: str) ->
 def resume(executor_id: str) -> Op[None]:
     """End a pause, if there is any."""
     yield _RESUME(id_=executor_id)
-    if not (yield _PAUSES()):
+    if not (yield from _PAUSES.any()):
         yield from installation.forget_copy()
         yield from installation.forget_behind()
     yield from generations.bump(generations.CacheKind.EXECUTORS)
@@ -99,10 +113,10 @@ def resume(executor_id: str) -> Op[None]:
 @operation
 def list_pauses() -> Op[dict[str, int]]:
     """Return since when executors are paused, in microseconds by id."""
-    return dict([row[:2] for row in (yield _PAUSES())])
+    return dict((yield from _PAUSES.all()))
 
 
 @operation
 def count_open_transactions() -> Op[dict[str, int]]:
     """Return how many transactions are neither final nor replaced, by sender, of all processes."""
-    return {f"{chain_id}:{sender}": count for chain_id, sender, count in (yield _OPEN())}
+    return {f"{chain_id}:{sender}": count for chain_id, sender, count in (yield from _OPEN.all())}

@@ -6,14 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import Boolean, Update, case, literal, or_, select, update
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Command, Op, Statement, insert, is_in, operation, param
 from florin_server.db.engine.times import is_due
 from florin_server.db.tables.tables import lease
 from florin_server.domain.settlement.lease import Lease
@@ -34,7 +27,8 @@ _ACQUIRE = Statement(
             is_due(lease.c.until_us),
             param("steal", Boolean),
         ),
-    ).returning(lease.c.epoch)
+    ).returning(lease.c.epoch),
+    int,
 )
 
 
@@ -55,27 +49,28 @@ def _update_held() -> Update:
     )
 
 
-_RENEW = Statement(_update_held().values(until_us=param("until")))
+_RENEW = Statement(_update_held().values(until_us=param("until")), int)
 # the row stays, so that its epoch only ever rises
-_RELEASE = Statement(_update_held().values(until_us=literal(0), owner=literal("")))
+_RELEASE = Statement(_update_held().values(until_us=literal(0), owner=literal("")), int)
 _LEASED = Statement(
-    select(lease.c.name).where(is_in(lease.c.name, "names"), ~is_due(lease.c.until_us))
+    select(lease.c.name).where(is_in(lease.c.name, "names"), ~is_due(lease.c.until_us)), str
 )
-_FREE = Statement(
+_FREE = Command(
     update(lease)
     .where(is_in(lease.c.owner, "owners"))
     .values(until_us=literal(0), owner=literal(""))
 )
-_COLUMNS = (lease.c.name, lease.c.owner, lease.c.until_us, lease.c.epoch)
-_LIST = Statement(select(*_COLUMNS).order_by(lease.c.name))
+_COLUMNS = (lease.c.name, lease.c.owner.label("holder"), lease.c.until_us, lease.c.epoch)
+_LIST = Statement(select(*_COLUMNS).order_by(lease.c.name), Lease)
 _REVOKE = Statement(
     update(lease)
     .where(lease.c.name == param("lease"), lease.c.owner == param("holder"), lease.c.owner != "")
     .values(until_us=literal(0), owner=literal(""), epoch=lease.c.epoch + 1)
-    .returning(*_COLUMNS)
+    .returning(*_COLUMNS),
+    Lease,
 )
 _EPOCH = Statement(
-    select(lease.c.epoch).where(lease.c.name == param("lease")).with_for_update(read=True)
+    select(lease.c.epoch).where(lease.c.name == param("lease")).with_for_update(read=True), int
 )
 
 
@@ -87,22 +82,23 @@ def acquire(name: str, owner: str, now_us: int, ttl_us: int, steal: bool) -> Op[
     as expired. Return the epoch, which increases by one for every new owner. `steal` takes any
     lease, for a process that knows that it is alone.
     """
-    rows = yield _ACQUIRE(
-        name=name, owner=owner, epoch=1, until_us=now_us + ttl_us, now_us=now_us, steal=steal
+    return (
+        yield from _ACQUIRE.first(
+            name=name, owner=owner, epoch=1, until_us=now_us + ttl_us, now_us=now_us, steal=steal
+        )
     )
-    return rows[0][0] if rows else None
 
 
 @operation
 def renew(name: str, owner: str, epoch: int, now_us: int, ttl_us: int) -> Op[bool]:
     """Extend a lease; return False if it belongs to another owner now."""
-    return bool((yield _RENEW(lease=name, holder=owner, held=epoch, until=now_us + ttl_us)))
+    return (yield from _RENEW.any(lease=name, holder=owner, held=epoch, until=now_us + ttl_us))
 
 
 @operation
 def release(name: str, owner: str, epoch: int) -> Op[bool]:
     """Release a lease; return False if it belongs to another owner now."""
-    return bool((yield _RELEASE(lease=name, holder=owner, held=epoch)))
+    return (yield from _RELEASE.any(lease=name, holder=owner, held=epoch))
 
 
 @operation
@@ -114,24 +110,22 @@ def release_all(owners: Collection[str]) -> Op[None]:
 @operation
 def filter_held(names: Collection[str], now_us: int) -> Op[frozenset[str]]:
     """Return which of some leases have an owner now."""
-    return frozenset([name for (name,) in (yield _LEASED(names=names, now_us=now_us))])
+    return frozenset((yield from _LEASED.all(names=names, now_us=now_us)))
 
 
 @operation
 def list_leases() -> Op[list[Lease]]:
     """Return all leases by name, including free leases: one for each key on each chain."""
-    return [Lease(*row) for row in (yield _LIST())]
+    return (yield from _LIST.all())
 
 
 @operation
 def revoke(name: str, owner: str) -> Op[Lease | None]:
     """Revoke an owner's lease and end its epoch; return None if the owner does not have it."""
-    rows = yield _REVOKE(lease=name, holder=owner)
-    return Lease(*rows[0]) if rows else None
+    return (yield from _REVOKE.first(lease=name, holder=owner))
 
 
 @operation
 def is_current(name: str, epoch: int) -> Op[bool]:
     """Return True if the epoch is still the newest; part of an operation."""
-    rows = yield _EPOCH(lease=name)
-    return bool(rows) and bool(rows[0][0] == epoch)
+    return (yield from _EPOCH.first(lease=name)) == epoch

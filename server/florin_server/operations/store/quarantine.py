@@ -6,10 +6,13 @@ are deleted first.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from sqlalchemy import ColumnElement, case, delete, exists, func, select, text, update
 
 from florin_server.db import generations
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Operation,
     Statement,
@@ -40,7 +43,17 @@ _KEY = (
     item.c.subject == param("subject_"),
 )
 _NEW = insert(item)
-_PUT = Statement(
+
+
+class QuarantinedCount(NamedTuple):
+    """The number of items of a kind that wait for the operator; `chain_id` can be empty."""
+
+    chain_id: str
+    kind: QuarantinedItemKind
+    number: int
+
+
+_PUT = Command(
     _NEW.on_conflict_do_update(
         index_elements=["kind", "chain_id", "subject"],
         set_={
@@ -56,51 +69,58 @@ _PUT = Statement(
         },
     )
 )
-_THERE = Statement(select(item.c.id).where(*_KEY))
-_COUNT = Statement(select(func.count()).select_from(item))
+_THERE = Statement(select(item.c.id).where(*_KEY), str)
+_COUNT = Statement(select(func.count()).select_from(item), int)
 _CLOSED = (
     select(item.c.id)
     .where(item.c.state != QuarantinedItemState.SET_ASIDE)
     .order_by(item.c.last_at_us)
     .limit(param("limit"))
 )
-_TRIM = Statement(delete(item).where(item.c.id.in_(_CLOSED)))
+_TRIM = Command(delete(item).where(item.c.id.in_(_CLOSED)))
 _LIST_EXCLUDED = Statement(
-    select(item.c.kind, item.c.chain_id, item.c.subject)
+    select(item.c.kind, item.c.chain_id, item.c.subject.label("id"))
     .where(text(EXCLUDED_PREDICATE))
-    .limit(ITEMS_MAX)
+    .limit(ITEMS_MAX),
+    QuarantineSubject,
 )
 _RETRIED = Statement(
     select(item.c.subject).where(
         item.c.state == QuarantinedItemState.RETRIED,
         item.c.kind == param("kind_"),
         item.c.chain_id == param("chain"),
-    )
+    ),
+    str,
 )
 _SELECT = select(*_COLUMNS).order_by(item.c.last_at_us.desc(), item.c.id)
-_ALL = Statement(_SELECT.limit(param("limit")))
+_ALL = Statement(_SELECT.limit(param("limit")), QuarantinedItem)
 _OPEN = Statement(
-    _SELECT.where(item.c.state == QuarantinedItemState.SET_ASIDE).limit(param("limit"))
+    _SELECT.where(item.c.state == QuarantinedItemState.SET_ASIDE).limit(param("limit")),
+    QuarantinedItem,
 )
 _COUNTS = Statement(
-    select(item.c.chain_id, item.c.kind, func.count())
+    select(item.c.chain_id, item.c.kind, func.count().label("number"))
     .where(item.c.state == QuarantinedItemState.SET_ASIDE)
     .group_by(item.c.chain_id, item.c.kind)
-    .order_by(item.c.chain_id, item.c.kind)
+    .order_by(item.c.chain_id, item.c.kind),
+    QuarantinedCount,
 )
-_LOCK = Statement(select(*_COLUMNS).where(item.c.id == param("id_")).with_for_update())
+_LOCK = Statement(
+    select(*_COLUMNS).where(item.c.id == param("id_")).with_for_update(), QuarantinedItem
+)
 _MOVE = Statement(
     update(item)
     .where(item.c.id == param("id_"))
     .values(state=param("after"), note=param("words"))
-    .returning(*_COLUMNS)
+    .returning(*_COLUMNS),
+    QuarantinedItem,
 )
 _OLD = (
     select(item.c.id)
     .where(item.c.state == QuarantinedItemState.RETRIED, item.c.last_at_us < param("before_us"))
     .limit(param("limit"))
 )
-_FORGET = Statement(delete(item).where(item.c.id.in_(_OLD)).returning(item.c.id))
+_FORGET = Statement(delete(item).where(item.c.id.in_(_OLD)).returning(item.c.id), str)
 
 
 def is_excluded(kind: QuarantinedItemKind, subject: ColumnElement[str]) -> ColumnElement[bool]:
@@ -124,12 +144,11 @@ def put(new: QuarantinedItem, companion: Operation[object] | None = None) -> Op[
     """
     if companion is not None:
         yield from companion
-    existing_rows = yield _THERE(kind_=new.kind, chain=new.chain_id, subject_=new.subject)
-    if not existing_rows:
-        ((count,),) = yield _COUNT()
+    if not (yield from _THERE.any(kind_=new.kind, chain=new.chain_id, subject_=new.subject)):
+        count = yield from _COUNT.single()
         if count >= ITEMS_MAX:
             yield _TRIM(limit=_TRIMMED)
-            ((count,),) = yield _COUNT()
+            count = yield from _COUNT.single()
         if count >= ITEMS_MAX:
             return False
     yield _PUT(**to_row_params(new))
@@ -140,45 +159,42 @@ def put(new: QuarantinedItem, companion: Operation[object] | None = None) -> Op[
 @operation
 def list_excluded() -> Op[frozenset[QuarantineSubject]]:
     """Return what workers exclude: all items that are quarantined or resolved."""
-    return frozenset([QuarantineSubject(*row) for row in (yield _LIST_EXCLUDED())])
+    return frozenset((yield from _LIST_EXCLUDED.all()))
 
 
 @operation
 def list_retried(kind: QuarantinedItemKind, chain_id: str) -> Op[list[str]]:
     """Return the subjects of a kind that are being retried, or have passed since."""
-    return [subject for (subject,) in (yield _RETRIED(kind_=kind, chain=chain_id))]
+    return (yield from _RETRIED.all(kind_=kind, chain=chain_id))
 
 
 @operation
 def list_items(limit: int, *, include_closed: bool) -> Op[list[QuarantinedItem]]:
     """Return items, the newest first: all, or those that wait for the operator."""
-    return [
-        QuarantinedItem(*row) for row in (yield (_ALL if include_closed else _OPEN)(limit=limit))
-    ]
+    return (yield from (_ALL if include_closed else _OPEN).all(limit=limit))
 
 
 @operation
-def count_open() -> Op[list[tuple[str, QuarantinedItemKind, int]]]:
-    """Return how many items wait for the operator: chain (empty for none), kind, count."""
-    return [(chain, kind, count) for chain, kind, count in (yield _COUNTS())]
+def count_open() -> Op[list[QuarantinedCount]]:
+    """Return how many items wait for the operator."""
+    return (yield from _COUNTS.all())
 
 
 @operation
 def lock(item_id: str) -> Op[QuarantinedItem | None]:
     """Return an item, locked until the surrounding operation ends."""
-    rows = yield _LOCK(id_=item_id)
-    return QuarantinedItem(*rows[0]) if rows else None
+    return (yield from _LOCK.first(id_=item_id))
 
 
 @operation
 def move(item_id: str, state: QuarantinedItemState, note: str | None) -> Op[QuarantinedItem]:
     """Change the state of an existing item; part of an operation."""
-    (row,) = yield _MOVE(id_=item_id, after=state, words=note)
+    moved = yield from _MOVE.single(id_=item_id, after=state, words=note)
     yield from generations.bump(generations.CacheKind.QUARANTINE)
-    return QuarantinedItem(*row)
+    return moved
 
 
 @operation
 def forget(before_us: int, limit: int) -> Op[int]:
     """Delete retried items that did not fail again; return how many."""
-    return len((yield _FORGET(before_us=before_us, limit=limit)))
+    return len((yield from _FORGET.all(before_us=before_us, limit=limit)))

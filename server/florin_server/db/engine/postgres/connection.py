@@ -11,10 +11,9 @@ from asyncpg.prepared_stmt import PreparedStatement
 from florin_server.db.engine.postgres.errors import DriverError
 from florin_server.db.engine.postgres.session import SessionError, find_backend, open_session
 from florin_server.db.engine.query import (
+    CoreStatement,
     Operation,
     Query,
-    Row,
-    Statement,
     T,
 )
 from florin_server.db.engine.where import DatabaseConfig
@@ -60,7 +59,7 @@ class PostgresConnection:
         self._begin = _begin_statement(_LEVELS[kind, serializable], kind, backend)
         snapshot = "SERIALIZABLE" if serializable else "REPEATABLE READ"
         self._begin_snapshot = _begin_statement(snapshot, kind, backend)
-        self._prepared: dict[Statement, PreparedStatement[Any]] = {}
+        self._prepared: dict[CoreStatement, PreparedStatement[Any]] = {}
         # number of writes on it
         self.changes = 0
 
@@ -113,7 +112,7 @@ class PostgresConnection:
         """Return the server's version text."""
         return str(self._raw.get_settings().server_version)
 
-    async def query(self, query: Query) -> list[Row]:
+    async def query(self, query: Query) -> list[Any]:
         """Run one query."""
         compiled = query.statement.postgres
         prepared = self._prepared.get(query.statement)
@@ -130,7 +129,7 @@ class PostgresConnection:
         statusmsg = prepared.get_statusmsg()
         if not statusmsg.startswith("SELECT") and not statusmsg.endswith(" 0"):
             self.changes += 1
-        return compiled.decode_rows([tuple(row) for row in records])
+        return compiled.read_rows(records)
 
     async def run(self, op: Operation[T]) -> T:
         """Run an operation to its end in the open transaction, if any."""

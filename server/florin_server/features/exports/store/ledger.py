@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, select
 
-from florin_server.db.engine.query import (
-    Op,
-    Row,
-    Statement,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, is_in, operation, param
 from florin_server.db.tables.tables import ledger_journal, ledger_transfer
 from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.features.exports.store.roots import ExportSource
 from florin_server.features.exports.store.scan import select_last, select_range
 
 
-def _select_postings() -> Select[Row]:
+def _select_postings() -> Select[Any]:
     return (
         select(
             ledger_journal.c.idem_key,
@@ -45,33 +39,50 @@ def _select_postings() -> Select[Row]:
 
 
 _LAST = select_last(ledger_journal.c.idem_key)
+
+
+class _Posting(NamedTuple):
+    idem_key: str
+    n: int
+    type: str
+    at_us: int
+    payment_id: str | None
+    tx_hash: str | None
+    debit: str
+    credit: str
+    asset: str
+    amount: int
+    note: str | None
+
+
 _RANGE = Statement(
     select_range(_select_postings(), ledger_journal.c.idem_key).where(
         ledger_journal.c.at_us > param("since_us")
-    )
+    ),
+    _Posting,
 )
-_FIND = Statement(_select_postings().where(is_in(ledger_journal.c.idem_key, "ids")))
+_FIND = Statement(_select_postings().where(is_in(ledger_journal.c.idem_key, "ids")), _Posting)
 
 
 @operation
 def read_page(after: str, since_us: int, limit: int) -> Op[ExportPage]:
     """Return a page of journals in key order, which has no meaning."""
-    ((last, count),) = yield _LAST(after=after, limit=limit)
-    rows = yield _RANGE(after=after, last=last or after, since_us=since_us)
+    last, count = yield from _LAST.single(after=after, limit=limit)
+    rows = yield from _RANGE.all(after=after, last=last or after, since_us=since_us)
     return ExportPage(_to_roots(rows), last if count == limit else None)
 
 
 @operation
 def read_roots(ids: Collection[str]) -> Op[list[ExportRoot]]:
     """Return the journals with the given keys."""
-    return _to_roots((yield _FIND(ids=ids)))
+    return _to_roots((yield from _FIND.all(ids=ids)))
 
 
-def _to_roots(rows: list[Row]) -> list[ExportRoot]:
+def _to_roots(rows: list[_Posting]) -> list[ExportRoot]:
     """Group rows by journal. Journals never change; a journal without postings has no rows."""
     roots: dict[str, ExportRoot] = {}
     for row in rows:
-        root = roots.setdefault(row[0], ExportRoot(row[0], row[3], closed=True))
+        root = roots.setdefault(row.idem_key, ExportRoot(row.idem_key, row.at_us, closed=True))
         root.rows.append(("ledger", row))
     return list(roots.values())
 

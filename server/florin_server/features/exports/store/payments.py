@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from sqlalchemy import Boolean, Select, Text, case, func, select, type_coerce
 
-from florin_server.db.engine.query import (
-    Op,
-    Row,
-    Statement,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, is_in, operation, param
 from florin_server.db.tables.payments import ConfirmationState
 from florin_server.db.tables.tables import (
     confirm,
@@ -24,7 +18,7 @@ from florin_server.db.tables.tables import (
 )
 from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.domain.ids import get_payment_id_floor
-from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payments.payment import CancellationReason, FailureCode, PaymentStatus
 from florin_server.features.exports.store.roots import ExportSource, index_by_key
 from florin_server.features.exports.store.watched import find_watched_blocks
 
@@ -56,11 +50,78 @@ _PAYMENT = (
     payment.c.failure_detail,
     payment.c.cancelled_reason,
 )
-_ID, _STATUS, _CREATED, _TX, _UNIT = 0, 4, 11, 17, 18
 
 
-def _select_payments() -> Select[Row]:
+def _select_payments() -> Select[Any]:
     return select(*_PAYMENT)
+
+
+class _Payment(NamedTuple):
+    id: str
+    partner_id: str
+    merchant_id: str
+    live: bool
+    status: PaymentStatus
+    version: int
+    unit: str
+    value: int
+    reference_id: str
+    success_url: str | None
+    error_url: str | None
+    created_at_us: int
+    updated_at_us: int
+    expires_at_us: int
+    option_id: str | None
+    payer: str | None
+    provider_name: str | None
+    tx_id: str | None
+    option_unit: str | None
+    option_value: int | None
+    settled_value: int | None
+    failure_code: FailureCode | None
+    failure_detail: str | None
+    cancelled_reason: CancellationReason | None
+
+
+class _Event(NamedTuple):
+    payment_id: str
+    version: int
+    status: PaymentStatus
+    at_us: int
+    cause: str
+    detail: str | None
+
+
+class _Confirmation(NamedTuple):
+    payment_id: str
+    option_id: str
+    at_us: int
+    chain_id: str | None
+    from_block: int | None
+    state: ConfirmationState
+    app: str
+    failures: int
+    reverted: int
+
+
+class _Option(NamedTuple):
+    payment_id: str
+    id: str
+    payer: str
+    chain_id: str
+    asset: str
+    method: str
+    value: int
+    fee: int
+    fee_basis_points: int
+    eta_s: int
+    head: int | None
+    created_at_us: int
+    expires_at_us: int | None
+    fetches: int
+    first_fetched_at_us: int | None
+    last_fetched_at_us: int | None
+    is_confirmed: bool
 
 
 _AFTER = Statement(
@@ -68,9 +129,10 @@ _AFTER = Statement(
     # ids contain only milliseconds
     .where(payment.c.id > param("after"), payment.c.created_at_us > param("since_us"))
     .order_by(payment.c.id)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    _Payment,
 )
-_FIND = Statement(_select_payments().where(is_in(payment.c.id, "ids")))
+_FIND = Statement(_select_payments().where(is_in(payment.c.id, "ids")), _Payment)
 _EVENTS = Statement(
     select(
         payment_event.c.payment_id,
@@ -78,10 +140,11 @@ _EVENTS = Statement(
         payment_event.c.status,
         payment_event.c.at_us,
         payment_event.c.cause,
-        type_coerce(payment_event.c.detail, Text),  # as it was written
+        type_coerce(payment_event.c.detail, Text).label("detail"),  # as it was written
     )
     .where(is_in(payment_event.c.payment_id, "ids"))
-    .order_by(payment_event.c.payment_id, payment_event.c.version)
+    .order_by(payment_event.c.payment_id, payment_event.c.version),
+    _Event,
 )
 _CONFIRMS = Statement(
     select(
@@ -94,7 +157,8 @@ _CONFIRMS = Statement(
         confirm.c.app,
         confirm.c.failures,
         confirm.c.reverted,
-    ).where(is_in(confirm.c.payment_id, "ids"))
+    ).where(is_in(confirm.c.payment_id, "ids")),
+    _Confirmation,
 )
 _fetched = (
     select(
@@ -108,6 +172,7 @@ _fetched = (
     .group_by(issued.c.payment_id, issued.c.option_id)
     .subquery()
 )
+_is_confirmed = case((payment.c.option_id == payment_option.c.id, 1), else_=0)
 _OPTIONS = Statement(
     select(
         payment_option.c.payment_id,
@@ -123,10 +188,12 @@ _OPTIONS = Statement(
         payment_option.c.head,
         payment_option.c.created_at_us,
         (payment_option.c.expires_at * 1_000_000).label("expires_at_us"),
-        func.coalesce(_fetched.c.n, 0),
-        _fetched.c.first,
-        _fetched.c.last,
-        type_coerce(case((payment.c.option_id == payment_option.c.id, 1), else_=0), Boolean),
+        func.coalesce(_fetched.c.n, 0).label("fetches"),
+        _fetched.c.first.label("first_fetched_at_us"),
+        _fetched.c.last.label("last_fetched_at_us"),
+        type_coerce(case((payment.c.option_id == payment_option.c.id, 1), else_=0), Boolean).label(
+            "is_confirmed"
+        ),
     )
     .join_from(payment_option, payment, payment.c.id == payment_option.c.payment_id)
     .outerjoin(
@@ -135,7 +202,8 @@ _OPTIONS = Statement(
         & (_fetched.c.option_id == payment_option.c.id),
     )
     .where(is_in(payment_option.c.payment_id, "ids"))
-    .order_by(payment_option.c.payment_id, payment_option.c.id)
+    .order_by(payment_option.c.payment_id, payment_option.c.id),
+    _Option,
 )
 
 
@@ -143,42 +211,44 @@ _OPTIONS = Statement(
 def read_page(after: str, since_us: int, limit: int) -> Op[ExportPage]:
     """Return a page of payments in id order, which is the order of creation in milliseconds."""
     begin = max(after, get_payment_id_floor(since_us // 1000))
-    rows = yield _AFTER(after=begin, since_us=since_us, limit=limit)
+    rows = yield from _AFTER.all(after=begin, since_us=since_us, limit=limit)
     roots = yield from _to_roots(rows)
-    return ExportPage(roots, rows[-1][_ID] if len(rows) == limit else None)
+    return ExportPage(roots, rows[-1].id if len(rows) == limit else None)
 
 
 @operation
 def read_roots(ids: Collection[str]) -> Op[list[ExportRoot]]:
     """Return the payments with the given ids."""
-    return (yield from _to_roots((yield _FIND(ids=ids))))
+    return (yield from _to_roots((yield from _FIND.all(ids=ids))))
 
 
-def _to_roots(rows: list[Row]) -> Op[list[ExportRoot]]:
+def _to_roots(rows: list[_Payment]) -> Op[list[ExportRoot]]:
     """Return payments with their related rows.
 
     A payment is open while it or its settlement is pending, or a reorg can undo it.
     """
-    paid = [(row[_UNIT].split("/")[1], row[_TX]) for row in rows if row[_UNIT] and row[_TX]]
+    paid = [
+        (row.option_unit.split("/")[1], row.tx_id) for row in rows if row.option_unit and row.tx_id
+    ]
     blocks = yield from find_watched_blocks(paid)
     roots = []
     for row in rows:
-        block = blocks.get(row[_TX])
-        root = ExportRoot(row[_ID], row[_CREATED], row[_STATUS] not in _OPEN and block is None)
-        root.rows.append(("payments", row))
+        block = blocks.get(row.tx_id) if row.tx_id is not None else None
+        closed = row.status not in _OPEN and block is None
+        root = ExportRoot(row.id, row.created_at_us, closed, [("payments", row)])
         if block is not None:
             # the block may contain the buyer's transaction, and none of ours
             root.rows.append(("blocks", block))
         roots.append(root)
-    roots_by_key, params = index_by_key(roots), {"ids": [row[_ID] for row in rows]}
-    for row in (yield _EVENTS(**params)):
-        roots_by_key[row[0]].rows.append(("events", row))
-    for row in (yield _OPTIONS(**params)):
-        roots_by_key[row[0]].rows.append(("options", row))
-    for row in (yield _CONFIRMS(**params)):
-        root = roots_by_key[row[0]]
-        root.closed = root.closed and row[5] is ConfirmationState.DONE
-        root.rows.append(("confirmations", row))
+    roots_by_key, params = index_by_key(roots), {"ids": [row.id for row in rows]}
+    for event in (yield from _EVENTS.all(**params)):
+        roots_by_key[event.payment_id].rows.append(("events", event))
+    for option in (yield from _OPTIONS.all(**params)):
+        roots_by_key[option.payment_id].rows.append(("options", option))
+    for confirmation in (yield from _CONFIRMS.all(**params)):
+        root = roots_by_key[confirmation.payment_id]
+        root.closed = root.closed and confirmation.state is ConfirmationState.DONE
+        root.rows.append(("confirmations", confirmation))
     return roots
 
 

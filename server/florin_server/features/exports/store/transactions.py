@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, func, select
 
-from florin_server.db.engine.query import (
-    Op,
-    Row,
-    Statement,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, is_in, operation, param
 from florin_server.db.tables.tables import chain_tx, chain_tx_bump, chain_tx_item
 from florin_server.domain.exports.roots import ExportPage, ExportRoot
-from florin_server.domain.settlement.chain_txs import TxState
+from florin_server.domain.settlement.chain_txs import PayerKind, TxState
 from florin_server.features.exports.store.roots import ExportSource, index_by_key
 from florin_server.features.exports.store.scan import select_last, select_range
-from florin_server.features.exports.store.watched import find_watched_blocks
+from florin_server.features.exports.store.watched import ExportedBlock, find_watched_blocks
 
 _OPEN = (TxState.SIGNED, TxState.SENT)
-_ID, _CHAIN, _STATE, _CREATED, _HASH, _BLOCK = 0, 1, 4, 5, 6, slice(10, 12)
 _bumps = (
     select(func.count())
     .select_from(chain_tx_bump)
@@ -31,7 +24,7 @@ _bumps = (
 )
 
 
-def _select_transactions() -> Select[Row]:
+def _select_transactions() -> Select[Any]:
     return select(
         chain_tx.c.id,
         chain_tx.c.chain_id,
@@ -39,9 +32,9 @@ def _select_transactions() -> Select[Row]:
         chain_tx.c.nonce,
         chain_tx.c.state,
         chain_tx.c.created_at_us,
-        func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash),
-        1 + _bumps,
-        func.length(chain_tx.c.raw),
+        func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash).label("tx_hash"),
+        (1 + _bumps).label("variants"),
+        func.length(chain_tx.c.raw).label("size"),
         chain_tx.c.sent_block,
         chain_tx.c.block_number,
         chain_tx.c.block_hash,
@@ -49,12 +42,39 @@ def _select_transactions() -> Select[Row]:
 
 
 _LAST = select_last(chain_tx.c.id)
+
+
+class _Transaction(NamedTuple):
+    id: str
+    chain_id: str
+    sender: str
+    nonce: int
+    state: TxState
+    created_at_us: int
+    tx_hash: str
+    variants: int
+    size: int
+    sent_block: int | None
+    block_number: int | None
+    block_hash: str | None
+
+
+class _Item(NamedTuple):
+    tx_id: str
+    n: int
+    payment_id: str | None
+    payout_id: str | None
+    kind: PayerKind | None
+    gas: int
+
+
 _RANGE = Statement(
     select_range(_select_transactions(), chain_tx.c.id)
     .where(chain_tx.c.created_at_us > param("since_us"))
-    .order_by(chain_tx.c.id)
+    .order_by(chain_tx.c.id),
+    _Transaction,
 )
-_FIND = Statement(_select_transactions().where(is_in(chain_tx.c.id, "ids")))
+_FIND = Statement(_select_transactions().where(is_in(chain_tx.c.id, "ids")), _Transaction)
 _ITEMS = Statement(
     select(
         chain_tx_item.c.tx_id,
@@ -65,38 +85,40 @@ _ITEMS = Statement(
         chain_tx_item.c.gas,
     )
     .where(is_in(chain_tx_item.c.tx_id, "ids"))
-    .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n)
+    .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n),
+    _Item,
 )
 
 
 @operation
 def read_page(after: str, since_us: int, limit: int) -> Op[ExportPage]:
     """Return a page of transactions in id order, which has no meaning."""
-    ((last, count),) = yield _LAST(after=after, limit=limit)
-    rows = yield _RANGE(after=after, last=last or after, since_us=since_us)
+    last, count = yield from _LAST.single(after=after, limit=limit)
+    rows = yield from _RANGE.all(after=after, last=last or after, since_us=since_us)
     return ExportPage((yield from _to_roots(rows)), last if count == limit else None)
 
 
 @operation
 def read_roots(ids: Collection[str]) -> Op[list[ExportRoot]]:
     """Return the transactions with the given ids."""
-    return (yield from _to_roots((yield _FIND(ids=ids))))
+    return (yield from _to_roots((yield from _FIND.all(ids=ids))))
 
 
-def _to_roots(rows: list[Row]) -> Op[list[ExportRoot]]:
+def _to_roots(rows: list[_Transaction]) -> Op[list[ExportRoot]]:
     if not rows:
         return []
-    blocks = yield from find_watched_blocks([(row[_CHAIN], row[_HASH]) for row in rows])
+    blocks = yield from find_watched_blocks([(row.chain_id, row.tx_hash) for row in rows])
     roots = []
     for row in rows:
-        closed = row[_STATE] not in _OPEN and row[_HASH] not in blocks
-        root = ExportRoot(row[_ID], row[_CREATED], closed, [("transactions", row)])
-        if row[_STATE] is TxState.FINAL and row[_BLOCK][1] is not None:
-            root.rows.append(("blocks", (row[_CHAIN], *row[_BLOCK])))
+        closed = row.state not in _OPEN and row.tx_hash not in blocks
+        root = ExportRoot(row.id, row.created_at_us, closed, [("transactions", row)])
+        if row.state is TxState.FINAL and row.block_hash is not None:
+            block = ExportedBlock(row.chain_id, row.block_number, row.block_hash)
+            root.rows.append(("blocks", block))
         roots.append(root)
     roots_by_key = index_by_key(roots)
-    for item in (yield _ITEMS(ids=list(roots_by_key))):
-        roots_by_key[item[0]].rows.append(("transaction_items", item))
+    for item in (yield from _ITEMS.all(ids=list(roots_by_key))):
+        roots_by_key[item.tx_id].rows.append(("transaction_items", item))
     return roots
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -27,8 +27,9 @@ from sqlalchemy import (
 from sqlalchemy.orm import aliased
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
-    Row,
+    Query,
     Statement,
     columns,
     is_in,
@@ -87,6 +88,27 @@ _READY = (
     ~is_in(_endpoint.id, "busy"),
     ~is_in(_endpoint.partner_id, "crowded"),
 )
+
+
+class _FailureCount(NamedTuple):
+    attempts: int
+    failures: int
+    failing_since_us: int
+
+
+class _Pending(NamedTuple):
+    oldest_us: int | None
+    pending_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookDeliveryClaim:
+    """A delivery that one process tries now, exclusively."""
+
+    endpoint: WebhookEndpoint
+    pending: WebhookDelivery
+
+
 _DUE = Statement(
     select(*_ENDPOINT, *_PENDING)
     .join_from(webhook_endpoint, webhook_delivery, _delivery.endpoint_id == _endpoint.id)
@@ -96,7 +118,10 @@ _DUE = Statement(
     .order_by(_delivery.next_at_us)
     .limit(param("limit"))
     # deliveries that another process has just claimed are skipped
-    .with_for_update(of=webhook_delivery, skip_locked=True)
+    .with_for_update(of=webhook_delivery, skip_locked=True),
+    WebhookDeliveryClaim,
+    endpoint=WebhookEndpoint,
+    pending=WebhookDelivery,
 )
 _ANY = Statement(
     select(_endpoint.id)
@@ -108,14 +133,16 @@ _ANY = Statement(
         .correlate(webhook_endpoint)
         .exists(),
     )
-    .limit(1)
+    .limit(1),
+    str,
 )
 _DUE_OF_ENDPOINT = Statement(
     select(*_PENDING)
     .where(_delivery.endpoint_id == param("endpoint"), _is_due(_delivery))
     .order_by(_delivery.next_at_us)
     .limit(_TOGETHER)
-    .with_for_update(skip_locked=True)
+    .with_for_update(skip_locked=True),
+    WebhookDelivery,
 )
 _HELD = Statement(
     select(*_PENDING)
@@ -125,9 +152,10 @@ _HELD = Statement(
         _delivery.epoch == param("held"),
         _delivery.claimed == true(),
     )
-    .with_for_update()
+    .with_for_update(),
+    WebhookDelivery,
 )
-_CLAIM = Statement(
+_CLAIM = Command(
     update(webhook_delivery)
     .where(_delivery.endpoint_id == param("endpoint"), _delivery.payment_id == param("payment"))
     .values(claimed=true(), epoch=_delivery.epoch + 1, next_at_us=param("until"))
@@ -148,9 +176,10 @@ _RECORD_DELIVERED = Statement(
         next_at_us=param("now_us"),
         claimed=false(),
     )
-    .returning(_delivery.newest)
+    .returning(_delivery.newest),
+    int,
 )
-_GONE = Statement(
+_GONE = Command(
     delete(webhook_delivery).where(
         _delivery.endpoint_id == param("endpoint"),
         _delivery.payment_id == param("payment"),
@@ -161,15 +190,14 @@ _AGAIN = Statement(
     update(webhook_delivery)
     .where(*_OWN)
     .values(attempts=_delivery.attempts + 1, next_at_us=param("next_us"), claimed=false())
-    .returning(_delivery.attempts)
+    .returning(_delivery.attempts),
+    int,
 )
-_BACK = Statement(
+_BACK = Command(
     update(webhook_delivery).where(*_OWN).values(next_at_us=param("now_us"), claimed=false())
 )
-_SHELVE = Statement(
-    update(webhook_delivery).where(*_OWN).values(next_at_us=null(), claimed=false())
-)
-_TAKE_UP = Statement(
+_SHELVE = Command(update(webhook_delivery).where(*_OWN).values(next_at_us=null(), claimed=false()))
+_TAKE_UP = Command(
     update(webhook_delivery)
     .where(
         _delivery.endpoint_id == param("endpoint"),
@@ -178,12 +206,12 @@ _TAKE_UP = Statement(
     )
     .values(next_at_us=param("now_us"), claimed=false())
 )
-_FREE = Statement(
+_FREE = Command(
     update(webhook_delivery)
     .where(_delivery.claimed == true(), _delivery.next_at_us.is_not(None))
     .values(next_at_us=param("now_us"), claimed=false())
 )
-_CLAIMED = Statement(select(_delivery.endpoint_id).where(_delivery.claimed == true()).limit(1))
+_CLAIMED = Statement(select(_delivery.endpoint_id).where(_delivery.claimed == true()).limit(1), str)
 _SUCCEEDED = Statement(
     update(webhook_endpoint)
     .where(_endpoint.id == param("endpoint"))
@@ -194,7 +222,8 @@ _SUCCEEDED = Statement(
         delivered_at_us=param("now_us"),
         attempts=_endpoint.attempts + 1,
     )
-    .returning(_endpoint.attempts)
+    .returning(_endpoint.attempts),
+    int,
 )
 _FAILED = Statement(
     update(webhook_endpoint)
@@ -204,36 +233,32 @@ _FAILED = Statement(
         failing_since_us=func.coalesce(_endpoint.failing_since_us, param("now_us")),
         attempts=_endpoint.attempts + 1,
     )
-    .returning(_endpoint.attempts, _endpoint.failures, _endpoint.failing_since_us)
+    .returning(_endpoint.attempts, _endpoint.failures, _endpoint.failing_since_us),
+    _FailureCount,
 )
-_REST = Statement(
+_REST = Command(
     update(webhook_endpoint)
     .where(_endpoint.id == param("endpoint"))
     .values(retry_at_us=param("rests_until"))
 )
-_ATTEMPT = Statement(upsert(webhook_attempt, "endpoint_id", "slot"))
+_ATTEMPT = Command(upsert(webhook_attempt, "endpoint_id", "slot"))
 _active = and_(_endpoint.state == EndpointState.ACTIVE, _delivery.next_at_us.is_not(None))
 _figures: Select[*tuple[Any, ...]] = select(
-    func.min(case((_active, _delivery.since_us), else_=None)), func.count()
+    func.min(case((_active, _delivery.since_us), else_=None)).label("oldest_us"),
+    func.count().label("pending_count"),
 )
 _FIGURES = Statement(
     _figures.join_from(
         webhook_delivery, webhook_endpoint, _delivery.endpoint_id == _endpoint.id
-    ).where(_endpoint.url != "")
+    ).where(_endpoint.url != ""),
+    _Pending,
 )
 _PAUSED = Statement(
     select(_endpoint.id).where(
         _endpoint.state == EndpointState.PAUSED, _endpoint.paused_reason != PAUSED_BY_OWNER
-    )
+    ),
+    str,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class WebhookDeliveryClaim:
-    """A delivery that one process tries now, exclusively."""
-
-    endpoint: WebhookEndpoint
-    pending: WebhookDelivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,13 +289,14 @@ def is_due(
 ) -> Op[bool]:
     """Return True if a delivery can be claimed."""
     far_us = now_us + schedule.DELAY_MAX_US
-    rows = yield _ANY(
-        now_us=now_us,
-        far_us=far_us,
-        busy=list(busy_endpoint_ids),
-        crowded=list(crowded_partner_ids),
+    return (
+        yield from _ANY.any(
+            now_us=now_us,
+            far_us=far_us,
+            busy=list(busy_endpoint_ids),
+            crowded=list(crowded_partner_ids),
+        )
     )
-    return bool(rows)
 
 
 @operation
@@ -286,22 +312,20 @@ def claim(
     Only one delivery is claimed at an endpoint whose last attempt failed, or that never accepted
     any: an endpoint that hangs blocks no more than that.
     """
-    rows = yield _DUE(
+    due_deliveries = yield from _DUE.all(
         now_us=now_us,
         far_us=now_us + schedule.DELAY_MAX_US,
         busy=list(busy_endpoint_ids),
         crowded=list(crowded_partner_ids),
         limit=limit,
     )
-    cut = len(_ENDPOINT)
     claimed_deliveries: list[WebhookDeliveryClaim] = []
     tried: set[str] = set()
-    for row in rows:
-        endpoint = WebhookEndpoint(*row[:cut])
-        if endpoint.id in tried and not endpoint.is_proven:
+    for delivery in due_deliveries:
+        if delivery.endpoint.id in tried and not delivery.endpoint.is_proven:
             continue
-        tried.add(endpoint.id)
-        claimed_deliveries.append(WebhookDeliveryClaim(endpoint, WebhookDelivery(*row[cut:])))
+        tried.add(delivery.endpoint.id)
+        claimed_deliveries.append(delivery)
     if claimed_deliveries:
         yield _CLAIM.bind_many(
             [
@@ -320,8 +344,8 @@ def claim_for_endpoint(
     if endpoint.state is EndpointState.PAUSED:
         return []
     far_us = now_us + schedule.DELAY_MAX_US
-    rows = yield _DUE_OF_ENDPOINT(endpoint=endpoint.id, now_us=now_us, far_us=far_us)
-    claimed_deliveries = [WebhookDeliveryClaim(endpoint, WebhookDelivery(*row)) for row in rows]
+    due = yield from _DUE_OF_ENDPOINT.all(endpoint=endpoint.id, now_us=now_us, far_us=far_us)
+    claimed_deliveries = [WebhookDeliveryClaim(endpoint, delivery) for delivery in due]
     if claimed_deliveries:
         yield _CLAIM.bind_many(
             [
@@ -335,8 +359,7 @@ def claim_for_endpoint(
 @operation
 def lock_claimed(endpoint_id: str, payment_id: str, epoch: int) -> Op[WebhookDelivery | None]:
     """Return a delivery claimed under an epoch; None if it no longer is. Part of an operation."""
-    rows = yield _HELD(endpoint=endpoint_id, payment=payment_id, held=epoch)
-    return WebhookDelivery(*rows[0]) if rows else None
+    return (yield from _HELD.first(endpoint=endpoint_id, payment=payment_id, held=epoch))
 
 
 @operation
@@ -368,13 +391,16 @@ def record_delivered(
     Return whether the claim was still valid.
     """
     pending = delivery.pending
-    rows = yield _RECORD_DELIVERED(**_to_claim_key(pending), place=place, now_us=now_us)
-    if rows:
+    recorded = yield from _RECORD_DELIVERED.any(
+        **_to_claim_key(pending), place=place, now_us=now_us
+    )
+    if recorded:
         yield _GONE(endpoint=pending.endpoint_id, payment=pending.payment_id)
     if attempt is not None:
-        counted = yield _SUCCEEDED(endpoint=pending.endpoint_id, now_us=now_us)
-        yield from _record_attempt(attempt, counted, attempt_log_size)
-    return bool(rows)
+        attempts = yield from _SUCCEEDED.first(endpoint=pending.endpoint_id, now_us=now_us)
+        if attempts is not None:
+            yield _to_attempt_query(attempt, attempts, attempt_log_size)
+    return recorded
 
 
 @operation
@@ -393,23 +419,22 @@ def record_failure(
     that it requested, within the bounds of `schedule`. Return the endpoint's state.
     """
     pending = delivery.pending
-    counted = yield _FAILED(endpoint=pending.endpoint_id, now_us=now_us)
+    counted = yield from _FAILED.first(endpoint=pending.endpoint_id, now_us=now_us)
     given_up = now_us - pending.since_us >= policy.give_up_us
     wait_us = max(
         requested_wait_us, schedule.get_retry_delay_us(pending.attempts + 1, pending.payment_id)
     )
-    yield _AGAIN(**_to_claim_key(pending), next_us=None if given_up else now_us + wait_us)
-    if not counted:
+    yield from _AGAIN.all(**_to_claim_key(pending), next_us=None if given_up else now_us + wait_us)
+    if counted is None:
         return EndpointState.PAUSED
-    ((_, failures, since_us),) = counted
-    yield from _record_attempt(attempt, counted, policy.attempt_log_size)
-    rest_us = schedule.get_pause_us(failures, requested_wait_us)
+    yield _to_attempt_query(attempt, counted.attempts, policy.attempt_log_size)
+    rest_us = schedule.get_pause_us(counted.failures, requested_wait_us)
     if rest_us:
         yield _REST(endpoint=pending.endpoint_id, rests_until=now_us + rest_us)
     days = policy.give_up_us / _DAY_US
     if is_gone:
         yield from endpoints.pause(pending.endpoint_id, "the endpoint answered HTTP 410 (gone)")
-    elif now_us - since_us >= policy.give_up_us:
+    elif now_us - counted.failing_since_us >= policy.give_up_us:
         yield from endpoints.pause(pending.endpoint_id, f"every attempt failed for {days:g} days")
     else:
         return EndpointState.ACTIVE
@@ -450,7 +475,7 @@ def release(claimed_deliveries: Collection[WebhookDeliveryClaim], now_us: int) -
 @operation
 def has_claims() -> Op[bool]:
     """Return True if any process has a claim."""
-    return bool((yield _CLAIMED()))
+    return (yield from _CLAIMED.any())
 
 
 @operation
@@ -474,8 +499,8 @@ class DeliveryStats:
 @operation
 def get_stats() -> Op[DeliveryStats]:
     """Return the undelivered events of all endpoints; the oldest counts active deliveries only."""
-    ((oldest_us, pending_count),) = yield _FIGURES()
-    return DeliveryStats(pending_count, oldest_us, len((yield _PAUSED())))
+    oldest_us, pending_count = yield from _FIGURES.single()
+    return DeliveryStats(pending_count, oldest_us, len((yield from _PAUSED.all())))
 
 
 def _to_claim_key(pending: WebhookDelivery) -> Mapping[str, object]:
@@ -494,8 +519,6 @@ def _to_claim_params(pending: WebhookDelivery, until_us: int) -> Mapping[str, ob
     }
 
 
-def _record_attempt(attempt: WebhookAttempt, counted: list[Row], attempt_log_size: int) -> Op[None]:
-    """Store an attempt in place of an older attempt; do nothing if the endpoint is deleted."""
-    if counted:
-        n = counted[0][0]
-        yield _ATTEMPT(**{**to_row_params(attempt), "n": n, "slot": n % attempt_log_size})
+def _to_attempt_query(attempt: WebhookAttempt, n: int, attempt_log_size: int) -> Query:
+    """Return the command that stores the nth attempt in place of an older attempt."""
+    return _ATTEMPT(**{**to_row_params(attempt), "n": n, "slot": n % attempt_log_size})

@@ -8,14 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Text, delete, func, null, or_, select, update
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    columns,
-    insert,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Command, Op, Statement, columns, insert, operation, param
 from florin_server.db.tables.tables import (
     webhook_attempt,
     webhook_delivery,
@@ -32,22 +25,35 @@ _OWN = (
     _endpoint.partner_id == param("partner"),
     _endpoint.live == param("is_live"),
 )
+
+
+class SigningSecret(NamedTuple):
+    """An encrypted signing key, used until `expires_at_us`, or without limit if None."""
+
+    n: int
+    sealed: Ciphertext
+    public_key: str
+    expires_at_us: int | None
+
+
 _ADD = Statement(
     insert(webhook_endpoint)
     .on_conflict_do_nothing(index_elements=["owner", "live", "url"])
-    .returning(_endpoint.id)
+    .returning(_endpoint.id),
+    str,
 )
 _AT = Statement(
     select(_endpoint.id).where(
         _endpoint.owner == param("of"),
         _endpoint.live == param("is_live"),
         _endpoint.url == param("address"),
-    )
+    ),
+    str,
 )
-_COUNT = Statement(select(func.count()).where(_endpoint.owner == param("of")))
-_FIND = Statement(select(*_COLUMNS).where(*_OWN))
-_FIND_BY_ID = Statement(select(*_COLUMNS).where(_endpoint.id == param("id_")))
-_LOCK = Statement(select(*_COLUMNS).where(*_OWN).with_for_update())
+_COUNT = Statement(select(func.count()).where(_endpoint.owner == param("of")), int)
+_FIND = Statement(select(*_COLUMNS).where(*_OWN), WebhookEndpoint)
+_FIND_BY_ID = Statement(select(*_COLUMNS).where(_endpoint.id == param("id_")), WebhookEndpoint)
+_LOCK = Statement(select(*_COLUMNS).where(*_OWN).with_for_update(), WebhookEndpoint)
 _LIST = Statement(
     select(*_COLUMNS)
     .where(
@@ -60,19 +66,20 @@ _LIST = Statement(
         or_(_endpoint.live == param("is_live"), _endpoint.live == param("or_live")),
     )
     .order_by(_endpoint.id)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    WebhookEndpoint,
 )
-_CHANGE = Statement(
+_CHANGE = Command(
     update(webhook_endpoint)
     .where(_endpoint.id == param("id_"))
     .values(url=param("address"), events=param("event_types"), description=param("about"))
 )
-_PAUSE = Statement(
+_PAUSE = Command(
     update(webhook_endpoint)
     .where(_endpoint.id == param("id_"))
     .values(state=EndpointState.PAUSED, paused_reason=param("why"))
 )
-_RESUME = Statement(
+_RESUME = Command(
     update(webhook_endpoint)
     .where(_endpoint.id == param("id_"))
     .values(
@@ -84,13 +91,13 @@ _RESUME = Statement(
     )
 )
 # deliveries given up during the pause are tried again too
-_WAKE = Statement(
+_WAKE = Command(
     update(webhook_delivery)
     .where(webhook_delivery.c.endpoint_id == param("id_"))
     .values(next_at_us=param("now_us"), since_us=param("now_us"), attempts=0)
 )
 _FORGET = tuple(
-    Statement(delete(table).where(table.c[column] == param("id_")))
+    Command(delete(table).where(table.c[column] == param("id_")))
     for table, column in (
         (webhook_delivery, "endpoint_id"),
         (webhook_attempt, "endpoint_id"),
@@ -98,16 +105,25 @@ _FORGET = tuple(
         (webhook_endpoint, "id"),
     )
 )
-_PUT_SECRET = Statement(insert(webhook_secret))
+_PUT_SECRET = Command(insert(webhook_secret))
 _SECRETS = Statement(
-    select(webhook_secret)
+    select(
+        _secret.n,
+        _secret.key_id,
+        _secret.nonce,
+        _secret.ciphertext,
+        _secret.public_key,
+        _secret.expires_at_us,
+    )
     .where(
         _secret.endpoint_id == param("endpoint_id"),
         or_(_secret.expires_at_us.is_(None), _secret.expires_at_us > param("now_us")),
     )
-    .order_by(_secret.n.desc())
+    .order_by(_secret.n.desc()),
+    SigningSecret,
+    sealed=Ciphertext,
 )
-_END_SECRETS = Statement(
+_END_SECRETS = Command(
     update(webhook_secret)
     .where(
         _secret.endpoint_id == param("id_"),
@@ -115,14 +131,14 @@ _END_SECRETS = Statement(
     )
     .values(expires_at_us=param("until"))
 )
-_DROP_SECRETS = Statement(
+_DROP_SECRETS = Command(
     delete(webhook_secret).where(
         _secret.endpoint_id == param("id_"),
         or_(_secret.n <= param("old"), _secret.expires_at_us <= param("now_us")),
     )
 )
 _NEWEST_SECRET = Statement(
-    select(func.coalesce(func.max(_secret.n), 0)).where(_secret.endpoint_id == param("id_"))
+    select(func.coalesce(func.max(_secret.n), 0)).where(_secret.endpoint_id == param("id_")), int
 )
 _ATTEMPTS = Statement(
     select(*columns(webhook_attempt, WebhookAttempt))
@@ -131,19 +147,11 @@ _ATTEMPTS = Statement(
         or_(param("of", Text).is_(None), webhook_attempt.c.payment_id == param("of", Text)),
     )
     .order_by(webhook_attempt.c.n.desc())
-    .limit(param("limit"))
+    .limit(param("limit")),
+    WebhookAttempt,
 )
 # messages are signed with this many secrets at most, even after many rotations
 _SECRETS_MAX = 3
-
-
-class SigningSecret(NamedTuple):
-    """An encrypted signing key, used until `expires_at_us`, or without limit if None."""
-
-    n: int
-    sealed: Ciphertext
-    public_key: str
-    expires_at_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,14 +169,14 @@ def add(endpoint: WebhookEndpoint, first: SigningSecret, limit: int) -> Op[str |
     Raise OverflowError if the owner has reached its limit.
     """
     params = {"of": endpoint.owner, "is_live": endpoint.live, "address": endpoint.url}
-    if rows := (yield _AT(**params)):
-        return str(rows[0][0])
-    ((count,),) = yield _COUNT(of=endpoint.owner)
+    if (existing_id := (yield from _AT.first(**params))) is not None:
+        return existing_id
+    count = yield from _COUNT.single(of=endpoint.owner)
     if count >= limit:
         raise OverflowError
-    if not (yield _ADD.bind_object(endpoint)):
+    if not (yield from _ADD.any(endpoint)):
         # another caller was faster
-        return str((yield _AT(**params))[0][0])
+        return (yield from _AT.single(**params))
     yield from _put_secret(endpoint.id, first)
     return None
 
@@ -176,22 +184,19 @@ def add(endpoint: WebhookEndpoint, first: SigningSecret, limit: int) -> Op[str |
 @operation
 def find(owner: EndpointOwner, endpoint_id: str) -> Op[WebhookEndpoint | None]:
     """Return a partner's endpoint; None if it does not exist."""
-    rows = yield _FIND(id_=endpoint_id, partner=owner.partner_id, is_live=owner.live)
-    return WebhookEndpoint(*rows[0]) if rows else None
+    return (yield from _FIND.first(id_=endpoint_id, partner=owner.partner_id, is_live=owner.live))
 
 
 @operation
 def find_by_id(endpoint_id: str) -> Op[WebhookEndpoint | None]:
     """Return an endpoint of any owner; None if it does not exist."""
-    rows = yield _FIND_BY_ID(id_=endpoint_id)
-    return WebhookEndpoint(*rows[0]) if rows else None
+    return (yield from _FIND_BY_ID.first(id_=endpoint_id))
 
 
 @operation
 def lock(owner: EndpointOwner, endpoint_id: str) -> Op[WebhookEndpoint | None]:
     """Return a partner's endpoint, locked until the surrounding operation ends."""
-    rows = yield _LOCK(id_=endpoint_id, partner=owner.partner_id, is_live=owner.live)
-    return WebhookEndpoint(*rows[0]) if rows else None
+    return (yield from _LOCK.first(id_=endpoint_id, partner=owner.partner_id, is_live=owner.live))
 
 
 @operation
@@ -199,15 +204,16 @@ def list_endpoints(
     partner_id: str | None, merchant_id: str | None, live: bool | None, after: str, limit: int
 ) -> Op[list[WebhookEndpoint]]:
     """Return endpoints after an id: all, or those of a partner, a merchant, a mode."""
-    rows = yield _LIST(
-        of_partner=partner_id,
-        of_merchant=merchant_id,
-        after=after,
-        is_live=live is not False,
-        or_live=live is True,
-        limit=limit,
+    return (
+        yield from _LIST.all(
+            of_partner=partner_id,
+            of_merchant=merchant_id,
+            after=after,
+            is_live=live is not False,
+            or_live=live is True,
+            limit=limit,
+        )
     )
-    return [WebhookEndpoint(*row) for row in rows]
 
 
 @operation
@@ -219,8 +225,7 @@ def change(endpoint_id: str, url: str, events: frozenset[str], description: str)
 @operation
 def find_id_by_url(owner: str, live: bool, url: str) -> Op[str | None]:
     """Return the id of an owner's endpoint at a URL; None if it has none."""
-    rows = yield _AT(of=owner, is_live=live, address=url)
-    return rows[0][0] if rows else None
+    return (yield from _AT.first(of=owner, is_live=live, address=url))
 
 
 @operation
@@ -239,8 +244,8 @@ def resume(endpoint_id: str, now_us: int) -> Op[None]:
 @operation
 def forget(endpoint_id: str) -> Op[None]:
     """Delete an endpoint with all its data; part of an operation."""
-    for statement in _FORGET:
-        yield statement(id_=endpoint_id)
+    for command in _FORGET:
+        yield command(id_=endpoint_id)
 
 
 @operation
@@ -254,18 +259,14 @@ def rotate(endpoint_id: str, new: SigningSecret, now_us: int, until_us: int) -> 
 @operation
 def get_next_secret_number(endpoint_id: str) -> Op[int]:
     """Return the number of an endpoint's next secret."""
-    ((newest,),) = yield _NEWEST_SECRET(id_=endpoint_id)
-    return int(newest) + 1
+    newest = yield from _NEWEST_SECRET.single(id_=endpoint_id)
+    return newest + 1
 
 
 @operation
 def list_secrets(endpoint_id: str, now_us: int) -> Op[list[SigningSecret]]:
     """Return the secrets that sign an endpoint's messages, the newest first."""
-    rows = yield _SECRETS(endpoint_id=endpoint_id, now_us=now_us)
-    return [
-        SigningSecret(n, Ciphertext(key_id, nonce, ciphertext), public_key, expires_at_us)
-        for _, n, key_id, nonce, ciphertext, public_key, expires_at_us in rows
-    ]
+    return (yield from _SECRETS.all(endpoint_id=endpoint_id, now_us=now_us))
 
 
 @operation
@@ -273,10 +274,7 @@ def list_attempts(
     endpoint_id: str, payment_id: str | None, limit: int
 ) -> Op[Sequence[WebhookAttempt]]:
     """Return the last attempts, the newest first: all stored, or those about one payment."""
-    return [
-        WebhookAttempt(*row)
-        for row in (yield _ATTEMPTS(id_=endpoint_id, of=payment_id, limit=limit))
-    ]
+    return (yield from _ATTEMPTS.all(id_=endpoint_id, of=payment_id, limit=limit))
 
 
 def _put_secret(endpoint_id: str, secret: SigningSecret) -> Op[None]:

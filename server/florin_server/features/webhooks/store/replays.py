@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, Text, and_, case, false, func, literal, or_, select
 
 from florin_server.db.engine.columns import WordSet
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Params,
-    Row,
     Statement,
     insert,
     is_in,
@@ -45,7 +45,19 @@ _filters = and_(
     _delivery.only_types != literal(frozenset(), WordSet), _delivery.only_to > _delivery.told
 )
 _differ = and_(_filters, _delivery.only_types != _new.only_types)
-_AGAIN = Statement(
+
+
+class _Place(NamedTuple):
+    payment_id: str
+    place: int
+
+
+class _LaterChange(NamedTuple):
+    at_us: int
+    payment_id: str
+
+
+_AGAIN = Command(
     _again.on_conflict_do_update(
         index_elements=["endpoint_id", "payment_id"],
         set_={
@@ -68,25 +80,26 @@ _AGAIN = Statement(
     )
 )
 _done = payment_settled.c
-_PLACES: Select[Row] = select(payment.c.id, events.newest_place()).outerjoin_from(
-    payment, payment_settled, _done.payment_id == payment.c.id
-)
-_PLACE = Statement(_PLACES.where(payment.c.id == param("payment_id")))
+_PLACES: Select[Any] = select(
+    payment.c.id.label("payment_id"), events.newest_place().label("place")
+).outerjoin_from(payment, payment_settled, _done.payment_id == payment.c.id)
+_PLACE = Statement(_PLACES.where(payment.c.id == param("payment_id")), _Place)
 _OF_OWNER = (
     payment.c.partner_id == param("partner"),
     payment.c.live == param("is_live"),
     or_(param("merchant", Text) == "", payment.c.merchant_id == param("merchant", Text)),
 )
-_NEWEST = Statement(_PLACES.where(is_in(payment.c.id, "ids"), *_OF_OWNER))
+_NEWEST = Statement(_PLACES.where(is_in(payment.c.id, "ids"), *_OF_OWNER), _Place)
 
 
-def _page_statement(*owner: ColumnElement[bool]) -> Statement:
+def _page_statement(*owner: ColumnElement[bool]) -> Statement[str]:
     """Select an owner's payments above an id, by id, which is the order of creation."""
     return Statement(
         select(payment.c.id)
         .where(*owner, payment.c.id > param("after"))
         .order_by(payment.c.id)
-        .limit(param("limit"))
+        .limit(param("limit")),
+        str,
     )
 
 
@@ -95,7 +108,7 @@ _OF_MERCHANT = _page_statement(payment.c.merchant_id == param("merchant", Text))
 _refund_event = refund_event.c
 
 
-def _later_statement(table: Any) -> Statement:
+def _later_statement(table: Any) -> Statement[_LaterChange]:
     """Select one page of changes of a partner's payments after their end."""
     return Statement(
         select(table.c.at_us, table.c.payment_id)
@@ -106,7 +119,8 @@ def _later_statement(table: Any) -> Statement:
             or_(table.c.at_us > param("from_us"), table.c.payment_id > param("after")),
         )
         .order_by(table.c.at_us, table.c.payment_id)
-        .limit(param("limit"))
+        .limit(param("limit")),
+        _LaterChange,
     )
 
 
@@ -114,16 +128,17 @@ _REFUNDED = _later_statement(refund_event)
 _SETTLED = _later_statement(payment_settled)
 _event = payment_event.c
 _FIRST = Statement(
-    select(_event.payment_id, func.min(_event.version))
+    select(_event.payment_id, func.min(_event.version).label("place"))
     .where(
         is_in(_event.payment_id, "ids"),
         _event.at_us >= param("since_us"),
         or_(_event.cause == param("created_cause"), is_in(_event.status, "statuses")),
     )
-    .group_by(_event.payment_id)
+    .group_by(_event.payment_id),
+    _Place,
 )
 _FIRST_OF_REFUND = Statement(
-    select(_refund_event.payment_id, func.min(events.place_of_refund_event()))
+    select(_refund_event.payment_id, func.min(events.place_of_refund_event()).label("place"))
     .join_from(refund_event, payment, payment.c.id == _refund_event.payment_id)
     .outerjoin(payment_settled, _done.payment_id == _refund_event.payment_id)
     .where(
@@ -131,12 +146,14 @@ _FIRST_OF_REFUND = Statement(
         _refund_event.at_us >= param("since_us"),
         is_in(_refund_event.status, "statuses"),
     )
-    .group_by(_refund_event.payment_id)
+    .group_by(_refund_event.payment_id),
+    _Place,
 )
 _SETTLEMENT = Statement(
-    select(_done.payment_id, events.place_of_settlement())
+    select(_done.payment_id, events.place_of_settlement().label("place"))
     .join_from(payment_settled, payment, payment.c.id == _done.payment_id)
-    .where(is_in(_done.payment_id, "ids"), _done.at_us >= param("since_us"))
+    .where(is_in(_done.payment_id, "ids"), _done.at_us >= param("since_us")),
+    _Place,
 )
 _WAITING = Statement(
     select(func.count()).select_from(
@@ -144,7 +161,8 @@ _WAITING = Statement(
         .where(_delivery.endpoint_id == param("endpoint"))
         .limit(WAITING_MAX)
         .subquery("limited")
-    )
+    ),
+    int,
 )
 
 
@@ -173,20 +191,19 @@ class ReplayPosition:
 @operation
 def replay_payment(endpoint_id: str, payment_id: str, version: int, now_us: int) -> Op[int]:
     """Queue a payment's events again from a place on; return the newest place."""
-    ((_, newest),) = yield _PLACE(payment_id=payment_id)
+    newest = (yield from _PLACE.single(payment_id=payment_id)).place
     delivered_version = min(version, newest) - 1
     nothing: frozenset[str] = frozenset()
     yield _AGAIN(
         **_to_delivery_row(endpoint_id, payment_id, (delivered_version, newest), now_us, nothing)
     )
-    return int(newest)
+    return newest
 
 
 @operation
 def is_full(endpoint_id: str) -> Op[bool]:
     """Return True if so many deliveries wait for an endpoint that none is added."""
-    ((count,),) = yield _WAITING(endpoint=endpoint_id)
-    return bool(count >= WAITING_MAX)
+    return (yield from _WAITING.single(endpoint=endpoint_id)) >= WAITING_MAX
 
 
 @operation
@@ -205,12 +222,12 @@ def replay_page(
     first = (yield from _find_first_places(ids, request)) if ids else {}
     if not first:
         return 0, following
-    rows = yield _NEWEST(ids=list(first), **_to_owner_params(endpoint))
+    places = yield from _NEWEST.all(ids=list(first), **_to_owner_params(endpoint))
     only = request.types if request.is_filtered else frozenset()
     again = [
         _to_delivery_row(endpoint.id, payment_id, (first[payment_id] - 1, newest), now_us, only)
         # all lockers lock rows in one order
-        for payment_id, newest in sorted(rows)
+        for payment_id, newest in sorted(places)
     ]
     if again:
         yield _AGAIN.bind_many(again)
@@ -221,15 +238,16 @@ def _list_payments(
     endpoint: WebhookEndpoint, after: ReplayPosition
 ) -> Op[tuple[list[str], ReplayPosition]]:
     if endpoint.merchant_id is None:
-        rows = yield _OF_PARTNER(
+        ids = yield from _OF_PARTNER.all(
             partner=endpoint.partner_id,
             is_live=endpoint.live,
             after=after.payment_id,
             limit=PAGE,
         )
     else:
-        rows = yield _OF_MERCHANT(merchant=endpoint.merchant_id, after=after.payment_id, limit=PAGE)
-    ids = [payment_id for (payment_id,) in rows]
+        ids = yield from _OF_MERCHANT.all(
+            merchant=endpoint.merchant_id, after=after.payment_id, limit=PAGE
+        )
     return ids, ReplayPosition(ids[-1]) if len(ids) == PAGE else ReplayPosition("", 0)
 
 
@@ -250,11 +268,14 @@ def _list_changed_later(
         "after": after_id,
         "limit": PAGE,
     }
-    refunded = yield _REFUNDED(**page)
-    settled = yield _SETTLED(**page)
-    rows = sorted({*refunded, *settled})[:PAGE]
-    ids = sorted({payment_id for _, payment_id in rows if payment_id <= request.oldest_payment_id})
-    return ids, ReplayPosition(rows[-1][1], rows[-1][0]) if len(rows) == PAGE else None
+    refunded = yield from _REFUNDED.all(**page)
+    settled = yield from _SETTLED.all(**page)
+    changes = sorted({*refunded, *settled})[:PAGE]
+    ids = {change.payment_id for change in changes}
+    older_ids = sorted(payment_id for payment_id in ids if payment_id <= request.oldest_payment_id)
+    if len(changes) < PAGE:
+        return older_ids, None
+    return older_ids, ReplayPosition(changes[-1].payment_id, changes[-1].at_us)
 
 
 def _find_first_places(ids: Collection[str], request: ReplayRequest) -> Op[dict[str, int]]:
@@ -265,14 +286,16 @@ def _find_first_places(ids: Collection[str], request: ReplayRequest) -> Op[dict[
         named[subject].append(status)
     created_cause = CREATED_CAUSE if CREATED_CAUSE in named["payment"] else ""
     since_us = request.since_us
-    rows = yield _FIRST(
+    places = yield from _FIRST.all(
         ids=ids, since_us=since_us, created_cause=created_cause, statuses=named["payment"]
     )
-    refund_rows = yield _FIRST_OF_REFUND(ids=ids, since_us=since_us, statuses=named["refund"])
+    refund_places = yield from _FIRST_OF_REFUND.all(
+        ids=ids, since_us=since_us, statuses=named["refund"]
+    )
     has_settled = SETTLED_TYPE in request.types
-    settlements = (yield _SETTLEMENT(ids=ids, since_us=since_us)) if has_settled else []
+    settlements = (yield from _SETTLEMENT.all(ids=ids, since_us=since_us)) if has_settled else []
     first: dict[str, int] = {}
-    for payment_id, place in (*rows, *refund_rows, *settlements):
+    for payment_id, place in (*places, *refund_places, *settlements):
         first[payment_id] = min(place, first.get(payment_id, place))
     return first
 

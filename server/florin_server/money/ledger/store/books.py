@@ -5,17 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, Text, select, text, tuple_
 
-from florin_server.db.engine.query import (
-    Op,
-    Row,
-    Statement,
-    operation,
-    param,
-    sum_u256,
-)
+from florin_server.db.engine.query import Op, Statement, operation, param, sum_u256
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.db.tables.tables import chain_tx, ledger_journal, ledger_transfer
 from florin_server.domain.ledger import accounts, journals, postings
@@ -35,13 +29,14 @@ _END = ";"  # the character after a colon
 _LAST = "~"  # account names begin with a kind, so that each is below it
 
 
-def _select_sums(side: ColumnElement[str]) -> Select[Row]:
+def _select_sums(side: ColumnElement[str]) -> Select[Any]:
     asset = ledger_transfer.c.asset
-    sums = select(side, asset, sum_u256(ledger_transfer.c.amount))
+    total = sum_u256(ledger_transfer.c.amount).label("total")
+    sums = select(side.label("account"), asset, total)
     return sums.where(side < param("end")).group_by(side, asset)
 
 
-def _page(side: ColumnElement[str]) -> Select[Row]:
+def _page(side: ColumnElement[str]) -> Select[Any]:
     asset = ledger_transfer.c.asset
     position = tuple_(param("account", Text), param("asset_", Text))
     page = _select_sums(side).where(tuple_(side, asset) > position)
@@ -49,17 +44,39 @@ def _page(side: ColumnElement[str]) -> Select[Row]:
 
 
 _SIDES = (ledger_transfer.c.debit, ledger_transfer.c.credit)
-_DEBITS, _CREDITS = (Statement(_select_sums(side).where(side >= param("first"))) for side in _SIDES)
-_DEBIT_PAGE, _CREDIT_PAGE = (Statement(_page(side)) for side in _SIDES)
+
+
+class _Total(NamedTuple):
+    account: str
+    asset: str
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerEntry:
+    """A transfer in a journal of a payment."""
+
+    key: str
+    at_us: int
+    tx_hash: str | None
+    note: str | None
+    posting: LedgerPosting
+
+
+_DEBITS, _CREDITS = (
+    Statement(_select_sums(side).where(side >= param("first")), _Total) for side in _SIDES
+)
+_DEBIT_PAGE, _CREDIT_PAGE = (Statement(_page(side), _Total) for side in _SIDES)
 _KEYS = Statement(
     select(ledger_journal.c.idem_key).where(
         ledger_journal.c.idem_key >= param("first"), ledger_journal.c.idem_key < param("end")
-    )
+    ),
+    str,
 )
-_BUSY = Statement(select(chain_tx.c.chain_id).where(text(OPEN_TX_PREDICATE)).distinct())
+_BUSY = Statement(select(chain_tx.c.chain_id).where(text(OPEN_TX_PREDICATE)).distinct(), str)
 _ENTRIES = Statement(
     select(
-        ledger_journal.c.idem_key,
+        ledger_journal.c.idem_key.label("key"),
         ledger_journal.c.at_us,
         ledger_journal.c.tx_hash,
         ledger_journal.c.note,
@@ -72,7 +89,9 @@ _ENTRIES = Statement(
         ledger_journal, ledger_transfer, ledger_transfer.c.idem_key == ledger_journal.c.idem_key
     )
     .where(ledger_journal.c.payment_id == param("payment_id"))
-    .order_by(ledger_journal.c.at_us, ledger_journal.c.idem_key, ledger_transfer.c.n)
+    .order_by(ledger_journal.c.at_us, ledger_journal.c.idem_key, ledger_transfer.c.n),
+    LedgerEntry,
+    posting=LedgerPosting,
 )
 
 
@@ -114,17 +133,6 @@ class BalancePage:
     last: tuple[str, str] | None
 
 
-@dataclass(frozen=True, slots=True)
-class LedgerEntry:
-    """A transfer in a journal of a payment."""
-
-    key: str
-    at_us: int
-    tx_hash: str | None
-    note: str | None
-    posting: LedgerPosting
-
-
 def format_opening_key(wallet_asset: WalletAsset) -> str:
     """Return the key of the journal that opens a wallet's books in one asset."""
     return journals.opening_key(*wallet_asset)
@@ -135,9 +143,11 @@ def read_snapshot(chain_accounting: Mapping[str, ChainAccounting]) -> Op[BookSna
     """Return the state of the books; reads every transfer of a wallet."""
     held: dict[WalletAsset, int] = defaultdict(int)
     for statement, sign in ((_DEBITS, 1), (_CREDITS, -1)):
-        for wallet, asset, total in (yield statement(first=_WALLET, end=_WALLET[:-1] + _END)):
+        for wallet, asset, total in (
+            yield from statement.all(first=_WALLET, end=_WALLET[:-1] + _END)
+        ):
             held[wallet.removeprefix(_WALLET), asset] += sign * total
-    opened = yield _KEYS(first=_OPENING, end=_OPENING[:-1] + _END)
+    opened = yield from _KEYS.all(first=_OPENING, end=_OPENING[:-1] + _END)
     coming: dict[WalletAsset, int] = defaultdict(int)
     going: dict[WalletAsset, int] = defaultdict(int)
     for chain_id, chain in chain_accounting.items():
@@ -146,13 +156,13 @@ def read_snapshot(chain_accounting: Mapping[str, ChainAccounting]) -> Op[BookSna
                 coming[account, item.option.asset] += value
         for payout in (yield from payouts.list_submitted(chain_id)):
             going[chain.treasury, payout.asset] += payout.value
-    sending = yield _BUSY()
+    sending = yield from _BUSY.all()
     return BookSnapshot(
         balances=dict(held),
-        opening_keys=frozenset(key for (key,) in opened),
+        opening_keys=frozenset(opened),
         incoming=dict(coming),
         outgoing=dict(going),
-        sending_chain_ids=frozenset(chain_id for (chain_id,) in sending),
+        sending_chain_ids=frozenset(sending),
     )
 
 
@@ -175,8 +185,8 @@ def list_balances(
     }
     totals: dict[tuple[str, str], int] = defaultdict(int)
     for statement, sign in ((_DEBIT_PAGE, 1), (_CREDIT_PAGE, -1)):
-        for *key, total in (yield statement(**page)):
-            totals[key[0], key[1]] += sign * total
+        for account, asset, total in (yield from statement.all(**page)):
+            totals[account, asset] += sign * total
     # each side has its first limit + 1 keys, so that the first keys of both have all their sums
     keys = sorted(totals)
     return BalancePage(
@@ -188,11 +198,7 @@ def list_balances(
 @operation
 def list_entries(payment_id: str) -> Op[list[LedgerEntry]]:
     """Return the book entries of a payment, the oldest first; reads every journal."""
-    rows = yield _ENTRIES(payment_id=payment_id)
-    return [
-        LedgerEntry(key, at_us, tx_hash, note, LedgerPosting(*posting))
-        for key, at_us, tx_hash, note, *posting in rows
-    ]
+    return (yield from _ENTRIES.all(payment_id=payment_id))
 
 
 @operation

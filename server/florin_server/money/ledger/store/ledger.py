@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import Select, and_, or_, select
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Params,
-    Row,
     Statement,
     StoreError,
     insert,
@@ -52,8 +53,32 @@ class JournalNotBooked(StoreError):  # noqa: N818  (a state of the books, not a 
     """A journal to reverse is not in the books, or was reversed before; nothing was written."""
 
 
-_POST = Statement(insert(ledger_journal).on_conflict_do_nothing().returning(ledger_journal.c.type))
-_TRANSFER = Statement(insert(ledger_transfer))
+class _Total(NamedTuple):
+    account: str
+    total: int
+
+
+class _NotedKey(NamedTuple):
+    idem_key: str
+    note: str | None
+
+
+class _Journal(NamedTuple):
+    type: str
+    payment_id: str | None
+    tx_hash: str | None
+
+
+class _Transfer(NamedTuple):
+    idem_key: str
+    n: int
+    posting: LedgerPosting
+
+
+_POST = Statement(
+    insert(ledger_journal).on_conflict_do_nothing().returning(ledger_journal.c.type), str
+)
+_TRANSFER = Command(insert(ledger_transfer))
 
 
 def _select_total(side: str) -> Select[tuple[int]]:
@@ -65,29 +90,31 @@ def _select_total(side: str) -> Select[tuple[int]]:
 def _select_totals(side: str) -> Select[tuple[str, int]]:
     account = ledger_transfer.c[side]
     return (
-        select(account, sum_u256(ledger_transfer.c.amount))
+        select(account.label("account"), sum_u256(ledger_transfer.c.amount).label("total"))
         .where(is_in(account, "accounts"), ledger_transfer.c.asset == param("asset"))
         .group_by(account)
     )
 
 
-_DEBITS_BY_ACCOUNT = Statement(_select_totals("debit"))
-_CREDITS_BY_ACCOUNT = Statement(_select_totals("credit"))
-_DEBITS = Statement(_select_total("debit"))
-_CREDITS = Statement(_select_total("credit"))
+_DEBITS_BY_ACCOUNT = Statement(_select_totals("debit"), _Total)
+_CREDITS_BY_ACCOUNT = Statement(_select_totals("credit"), _Total)
+_DEBITS = Statement.nullable(_select_total("debit"), int)
+_CREDITS = Statement.nullable(_select_total("credit"), int)
 _BOOKED = Statement(
-    select(ledger_journal.c.idem_key).where(is_in(ledger_journal.c.idem_key, "keys"))
+    select(ledger_journal.c.idem_key).where(is_in(ledger_journal.c.idem_key, "keys")), str
 )
 _JOURNALS = Statement(
     select(ledger_journal.c.idem_key, ledger_journal.c.note)
     .where(ledger_journal.c.idem_key > param("after"))
     .order_by(ledger_journal.c.idem_key)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    _NotedKey,
 )
 _JOURNAL = Statement(
     select(ledger_journal.c.type, ledger_journal.c.payment_id, ledger_journal.c.tx_hash).where(
         ledger_journal.c.idem_key == param("key")
-    )
+    ),
+    _Journal,
 )
 _TRANSFERS_OF = Statement(
     select(
@@ -97,7 +124,8 @@ _TRANSFERS_OF = Statement(
         ledger_transfer.c.amount,
     )
     .where(ledger_transfer.c.idem_key == param("key"))
-    .order_by(ledger_transfer.c.n)
+    .order_by(ledger_transfer.c.n),
+    LedgerPosting,
 )
 _TRANSFERS = Statement(
     select(ledger_transfer)
@@ -110,7 +138,9 @@ _TRANSFERS = Statement(
         )
     )
     .order_by(ledger_transfer.c.idem_key, ledger_transfer.c.n)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    _Transfer,
+    posting=LedgerPosting,
 )
 
 
@@ -136,7 +166,7 @@ def post(  # noqa: PLR0917  (the columns of a journal)
         raise ValueError(f"nothing to book for {idem_key}")
     for posting in postings:
         _require_valid(posting)
-    booked = yield _POST(
+    booked = yield from _POST.all(
         idem_key=idem_key,
         type=kind,
         payment_id=payment_id,
@@ -181,8 +211,8 @@ def post_again(  # noqa: PLR0917  (the columns of a journal)
 @operation
 def post_reversed_again(idem_key: str, now_us: int) -> Op[None]:
     """Book a reversed journal again; part of an operation."""
-    ((kind, payment_id, tx_hash),) = yield _JOURNAL(key=idem_key)
-    postings = [LedgerPosting(*row) for row in (yield _TRANSFERS_OF(key=idem_key))]
+    kind, payment_id, tx_hash = yield from _JOURNAL.single(key=idem_key)
+    postings = yield from _TRANSFERS_OF.all(key=idem_key)
     yield from post_again(idem_key, kind, payment_id, tx_hash, postings, now_us)
 
 
@@ -193,11 +223,11 @@ def reverse(idem_key: str, now_us: int, *, missing_ok: bool = False) -> Op[bool]
     Raise JournalNotBooked if it is not booked now; with `missing_ok` return False instead.
     """
     n, last = 1, None
-    while rows := (yield _JOURNAL(key=journals.nth_key(idem_key, n))):
-        last, n = rows[0], n + 1
+    while journal := (yield from _JOURNAL.first(key=journals.nth_key(idem_key, n))):
+        last, n = journal, n + 1
     if last is not None:
         key = journals.nth_key(idem_key, n - 1)
-        booked_postings = [LedgerPosting(*row) for row in (yield _TRANSFERS_OF(key=key))]
+        booked_postings = yield from _TRANSFERS_OF.all(key=key)
         kind, payment_id, tx_hash = last
         undoing = journals.reversal_key(key), journals.format_reversal_kind(kind)
         if (
@@ -214,8 +244,8 @@ def reverse(idem_key: str, now_us: int, *, missing_ok: bool = False) -> Op[bool]
 @operation
 def get_balance(account: str, asset: str) -> Op[int]:
     """Return an account's debits less credits in an asset: below zero if owed or earned."""
-    ((debits,),) = yield _DEBITS(account=account, asset=asset)
-    ((credits_,),) = yield _CREDITS(account=account, asset=asset)
+    debits = yield from _DEBITS.single(account=account, asset=asset)
+    credits_ = yield from _CREDITS.single(account=account, asset=asset)
     return (debits or 0) - (credits_ or 0)
 
 
@@ -223,9 +253,9 @@ def get_balance(account: str, asset: str) -> Op[int]:
 def get_balances(accounts_: Collection[str], asset: str) -> Op[dict[str, int]]:
     """Return the balances of accounts in one asset; accounts without transfers are 0."""
     balances = dict.fromkeys(accounts_, 0)
-    for account, debits in (yield _DEBITS_BY_ACCOUNT(accounts=accounts_, asset=asset)):
+    for account, debits in (yield from _DEBITS_BY_ACCOUNT.all(accounts=accounts_, asset=asset)):
         balances[account] += debits
-    for account, credits_ in (yield _CREDITS_BY_ACCOUNT(accounts=accounts_, asset=asset)):
+    for account, credits_ in (yield from _CREDITS_BY_ACCOUNT.all(accounts=accounts_, asset=asset)):
         balances[account] -= credits_
     return balances
 
@@ -233,7 +263,7 @@ def get_balances(accounts_: Collection[str], asset: str) -> Op[dict[str, int]]:
 @operation
 def filter_booked(idem_keys: Collection[str]) -> Op[set[str]]:
     """Return which of the keys are booked."""
-    return {key for (key,) in (yield _BOOKED(keys=idem_keys))}
+    return set((yield from _BOOKED.all(keys=idem_keys)))
 
 
 @operation
@@ -250,22 +280,22 @@ def check() -> Op[list[str]]:
     refunded: dict[tuple[str, str], int] = defaultdict(int)
     booked_keys: set[str] = set()
     after, after_n = "", -1
-    while rows := (yield _TRANSFERS(after=after, after_n=after_n, limit=_PAGE)):
-        for row in rows:
-            problems += _row_problems(row)
-            idem_key, _, debit, credit, asset, amount = row
+    while transfers := (yield from _TRANSFERS.all(after=after, after_n=after_n, limit=_PAGE)):
+        for transfer in transfers:
+            problems += _transfer_problems(transfer)
+            idem_key, posting = transfer.idem_key, transfer.posting
             booked_keys.add(idem_key)
-            balances[asset, debit] += amount
-            balances[asset, credit] -= amount
-            if idem_key.startswith(_UNDOING if debit.startswith(_HELD) else _OWING):
-                refunded[asset, debit] += amount
-        after, after_n = rows[-1][:2]
+            balances[posting.asset, posting.debit] += posting.amount
+            balances[posting.asset, posting.credit] -= posting.amount
+            if idem_key.startswith(_UNDOING if posting.debit.startswith(_HELD) else _OWING):
+                refunded[posting.asset, posting.debit] += posting.amount
+        after, after_n = transfers[-1].idem_key, transfers[-1].n
     after = ""
-    while rows := (yield _JOURNALS(after=after, limit=_PAGE)):
-        keys = [key for key, _ in rows]
+    while noted_keys := (yield from _JOURNALS.all(after=after, limit=_PAGE)):
+        keys = [key for key, _ in noted_keys]
         problems += [
             f"journal {key} has no transfers"
-            for key, note in rows
+            for key, note in noted_keys
             if key not in booked_keys
             and not key.startswith(_OPENING)
             and note != journals.SELF_PAYMENT_NOTE
@@ -276,12 +306,11 @@ def check() -> Op[list[str]]:
     return problems + list(_sum_problems(balances, refunded))
 
 
-def _row_problems(row: Row) -> Iterator[str]:
-    idem_key, n, *posting = row
+def _transfer_problems(transfer: _Transfer) -> Iterator[str]:
     try:
-        _require_valid(LedgerPosting(*posting))
+        _require_valid(transfer.posting)
     except ValueError as error:
-        yield f"transfer {n} of {idem_key}: {error}"
+        yield f"transfer {transfer.n} of {transfer.idem_key}: {error}"
 
 
 def _sum_problems(

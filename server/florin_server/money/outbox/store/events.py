@@ -8,21 +8,16 @@ before it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, operation, param
 from florin_server.db.tables.tables import payment as payment_table
 from florin_server.db.tables.tables import payment_event, payment_settled, refund_event
 from florin_server.db.tables.tables import refund as refund_table
 from florin_server.domain.money import Amount
-from florin_server.domain.payments.payment import Payment, Refund
+from florin_server.domain.payments.payment import Payment, PaymentStatus, Refund, RefundStatus
 from florin_server.domain.webhooks.endpoint import (
     SETTLED_TYPE,
     find_event_type,
@@ -31,10 +26,34 @@ from florin_server.domain.webhooks.endpoint import (
 from florin_server.domain.webhooks.snapshot import PaymentEvent, PaymentSettlement, refund_at
 
 _event, _refund_event, _settled = payment_event.c, refund_event.c, payment_settled.c
+
+
+class _PaymentChange(NamedTuple):
+    version: int
+    at_us: int
+    cause: str
+    status: PaymentStatus
+    detail: dict[str, Any] | None
+
+
+class _RefundChange(NamedTuple):
+    version: int
+    status: RefundStatus
+    at_us: int
+    tx_id: str | None
+    refund: Refund
+
+
+class _Settled(NamedTuple):
+    settlement: PaymentSettlement
+    after_refunds: int
+
+
 _EVENTS = Statement(
     select(_event.version, _event.at_us, _event.cause, _event.status, _event.detail)
     .where(_event.payment_id == param("payment_id"))
-    .order_by(_event.version)
+    .order_by(_event.version),
+    _PaymentChange,
 )
 _REFUND_EVENTS = Statement(
     select(
@@ -57,12 +76,16 @@ _REFUND_EVENTS = Statement(
         ),
     )
     .where(_refund_event.payment_id == param("payment_id"))
-    .order_by(_refund_event.version)
+    .order_by(_refund_event.version),
+    _RefundChange,
+    refund=Refund,
 )
 _SETTLED = Statement(
     select(
         _settled.at_us, _settled.tx_id, _settled.unit, _settled.value, _settled.after_refunds
-    ).where(_settled.payment_id == param("payment_id"))
+    ).where(_settled.payment_id == param("payment_id")),
+    _Settled,
+    settlement=PaymentSettlement,
 )
 
 
@@ -91,7 +114,7 @@ def newest_place() -> ColumnElement[int]:
 @operation
 def list_events(payment: Payment) -> Op[list[PaymentEvent]]:
     """Return all events of a payment, in order."""
-    rows = yield _EVENTS(payment_id=payment.id)
+    rows = yield from _EVENTS.all(payment_id=payment.id)
     events = [
         PaymentEvent(
             version,
@@ -104,30 +127,22 @@ def list_events(payment: Payment) -> Op[list[PaymentEvent]]:
     ]
     if not payment.status.is_final:
         return events
-    rows = yield _SETTLED(payment_id=payment.id)
-    after_refunds = None
-    if rows:
-        (*settlement, after_refunds) = rows[0]
-    for version, status, at_us, tx_id, *refund_fields in (
-        yield _REFUND_EVENTS(payment_id=payment.id)
-    ):
-        then = refund_at(Refund(*refund_fields), version, status, at_us, tx_id)
-        place = payment.version + version
-        if after_refunds is not None and version > after_refunds:
+    settled = yield from _SETTLED.first(payment_id=payment.id)
+    for change in (yield from _REFUND_EVENTS.all(payment_id=payment.id)):
+        then = refund_at(change.refund, change.version, change.status, change.at_us, change.tx_id)
+        place = payment.version + change.version
+        if settled is not None and change.version > settled.after_refunds:
             place += 1
-        events.append(
-            PaymentEvent(place, at_us, get_refund_event_type(status), payment.status, then)
-        )
-    if after_refunds is not None:
-        created_settlement = PaymentSettlement(*settlement)
-        place = payment.version + after_refunds + 1
+        event_type = get_refund_event_type(change.status)
+        events.append(PaymentEvent(place, change.at_us, event_type, payment.status, then))
+    if settled is not None:
         events.append(
             PaymentEvent(
-                place,
-                created_settlement.at_us,
+                payment.version + settled.after_refunds + 1,
+                settled.settlement.at_us,
                 SETTLED_TYPE,
                 payment.status,
-                settlement=created_settlement,
+                settlement=settled.settlement,
             )
         )
         events.sort(key=lambda event: event.place)

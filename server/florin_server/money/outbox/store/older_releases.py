@@ -9,12 +9,13 @@ Processes report the schema that they know. A process that is killed counts for 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import delete, func, select, update
 
 from florin_server.db import installation
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     insert,
@@ -47,13 +48,22 @@ _MARK: Final = "older_releases"
 _FILLING: Final = "filling"
 
 _VALUE = select(installation_table.c.value).where(installation_table.c.name == param("name_"))
+
+
+class _Settlement(NamedTuple):
+    payment_id: str
+    at_us: int
+
+
 # the value that an operation read stays valid until it ends
-_SHARE = Statement(_VALUE.with_for_update(read=True))
-_LOCK = Statement(_VALUE.with_for_update())
-_FORGET = Statement(delete(installation_table).where(installation_table.c.name == param("name_")))
-_OLDER = Statement(select(process.c.id).where(process.c.revision < param("revision_")).limit(1))
+_SHARE = Statement(_VALUE.with_for_update(read=True), str)
+_LOCK = Statement(_VALUE.with_for_update(), str)
+_FORGET = Command(delete(installation_table).where(installation_table.c.name == param("name_")))
+_OLDER = Statement(
+    select(process.c.id).where(process.c.revision < param("revision_")).limit(1), str
+)
 # the balances that were paid out meanwhile, in the form that payouts record now
-_COVERING = Statement(
+_COVERING = Command(
     insert(covering_payout)
     .from_select(
         [column.name for column in covering_payout.c],
@@ -76,7 +86,8 @@ _PAGE = Statement(
     select(payment.c.id)
     .where(payment.c.id > param("after"))
     .order_by(payment.c.id)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    str,
 )
 # every other writer of an event of an ended payment locks it too
 _DIRECT = Statement(
@@ -88,7 +99,8 @@ _DIRECT = Statement(
         payment.c.option_unit.is_not(None),
     )
     .order_by(payment.c.id)
-    .with_for_update()
+    .with_for_update(),
+    str,
 )
 _refunds = (
     select(func.coalesce(func.max(refund_event.c.version), 0))
@@ -115,11 +127,12 @@ _SETTLE = Statement(
         .order_by(payment.c.id),
     )
     .on_conflict_do_nothing()
-    .returning(payment_settled.c.payment_id, payment_settled.c.at_us)
+    .returning(payment_settled.c.payment_id, payment_settled.c.at_us),
+    _Settlement,
 )
 _paid = select(payment.c.value, payment.c.option_value).where(payment.c.id == refund.c.payment_id)
 # they refunded the whole payment, and stored no amount in its own unit
-_WHOLE = Statement(
+_WHOLE = Command(
     update(refund)
     .where(
         is_in(refund.c.payment_id, "ids"),
@@ -128,7 +141,7 @@ _WHOLE = Statement(
     )
     .values(payment_value=_paid.with_only_columns(payment.c.value).scalar_subquery())
 )
-_FORMAT = Statement(
+_FORMAT = Command(
     update(webhook_endpoint)
     .where(webhook_endpoint.c.version != BODY_FORMAT)
     .values(version=BODY_FORMAT)
@@ -143,7 +156,7 @@ def is_held() -> Op[bool]:
     """
     if (yield from installation.find_value(_MARK)) is None:
         return False
-    return bool((yield _SHARE(name_=_MARK)))
+    return (yield from _SHARE.any(name_=_MARK))
 
 
 @operation
@@ -160,11 +173,11 @@ def release(*, alone: bool) -> Op[bool]:
 
     `alone` says that no other process can have the store open.
     """
-    rows = yield _LOCK(name_=_MARK)
-    if not rows:
+    mark = yield from _LOCK.first(name_=_MARK)
+    if mark is None:
         return True
-    revision, since_us = rows[0][0].split(" ")
-    if not alone and (yield _OLDER(revision_=revision)):
+    revision, since_us = mark.split(" ")
+    if not alone and (yield from _OLDER.any(revision_=revision)):
         return False
     yield _FORGET(name_=_MARK)
     yield from installation.put_value(_FILLING, f"{since_us} ")
@@ -178,17 +191,17 @@ def fill_page() -> Op[bool]:
 
     Endpoints receive `payment.settled` for payments that ended after the migration.
     """
-    rows = yield _LOCK(name_=_FILLING)
-    if not rows:
+    filling = yield from _LOCK.first(name_=_FILLING)
+    if filling is None:
         return False
-    since_us, after = rows[0][0].split(" ")
-    ids = [payment_id for (payment_id,) in (yield _PAGE(after=after, limit=PAGE))]
+    since_us, after = filling.split(" ")
+    ids = yield from _PAGE.all(after=after, limit=PAGE)
     if not ids:
         yield _FORMAT()
         yield _FORGET(name_=_FILLING)
         return False
-    direct = [payment_id for (payment_id,) in (yield _DIRECT(ids=ids))]
-    settled = yield _SETTLE(ids=direct)
+    direct = yield from _DIRECT.all(ids=ids)
+    settled = yield from _SETTLE.all(ids=direct)
     new = [payment_id for payment_id, at_us in settled if at_us >= int(since_us)]
     if new:
         yield from outbox.enqueue_settlements(new)

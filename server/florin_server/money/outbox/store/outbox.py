@@ -7,14 +7,7 @@ from collections.abc import Collection
 from sqlalchemy import BigInteger, ColumnElement, case, false, literal, or_, select
 from sqlalchemy.dialects.postgresql import Insert
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Command, Op, insert, is_in, operation, param
 from florin_server.db.tables.tables import (
     payment,
     payment_settled,
@@ -53,9 +46,9 @@ def _select_rows(
     return insert(webhook_delivery).from_select(_COLUMNS, ordered)
 
 
-def _enqueue_statement(new: Insert) -> Statement:
+def _enqueue_command(new: Insert) -> Command:
     given_up = _delivery.next_at_us.is_(None)
-    return Statement(
+    return Command(
         new.on_conflict_do_update(
             index_elements=["endpoint_id", "payment_id"],
             set_={
@@ -70,13 +63,13 @@ def _enqueue_statement(new: Insert) -> Statement:
 
 
 # a settlement by the paying transaction is queued with the success
-_ENQUEUE_CHANGES = _enqueue_statement(
+_ENQUEUE_CHANGES = _enqueue_command(
     _select_rows(payment.c.version, payment.c.updated_at_us, is_in(payment.c.id, "ids"))
 )
-_ENQUEUE_SETTLEMENTS = _enqueue_statement(
+_ENQUEUE_SETTLEMENTS = _enqueue_command(
     _select_rows(events.newest_place(), payment_settled.c.at_us, is_in(payment.c.id, "ids"))
 )
-_ENQUEUE_REFUND_CHANGE = _enqueue_statement(
+_ENQUEUE_REFUND_CHANGE = _enqueue_command(
     _select_rows(
         events.newest_place(), param("at_us", BigInteger), payment.c.id == param("payment_id")
     )

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import and_, exists, or_, select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, operation, param
 from florin_server.db.tables.tables import (
     confirm,
     held_money,
@@ -32,7 +27,7 @@ _OF_PAYMENT = (
     ),
 )
 _TRACES = Statement(
-    select(*(or_(*(exists().where(column_element) for column_element in _OF_PAYMENT)),))
+    select(*(or_(*(exists().where(column_element) for column_element in _OF_PAYMENT)),)), bool
 )
 
 
@@ -42,5 +37,4 @@ def has_traces(payment_id: str) -> Op[bool]:
     # keys of late money, each event after a colon: an index has no other path to a payment
     from_key = journals.late_key(payment_id, "")
     to_key = f"{from_key[:-1]};"
-    ((has_rows,),) = yield _TRACES(payment_id=payment_id, from_key=from_key, to_key=to_key)
-    return bool(has_rows)
+    return (yield from _TRACES.single(payment_id=payment_id, from_key=from_key, to_key=to_key))

@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import delete, select
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     columns,
@@ -20,13 +21,14 @@ from florin_server.db.tables.tables import payment_effect
 from florin_server.domain.receipts.effect import PaymentEffect
 from florin_server.domain.settlement.chain_txs import PaymentOutcome
 
-_PUT = Statement(upsert(payment_effect, "payment_id"))
+_PUT = Command(upsert(payment_effect, "payment_id"))
 _GET = Statement(
     select(*columns(payment_effect, PaymentEffect)).where(
         payment_effect.c.payment_id == param("payment_id")
-    )
+    ),
+    PaymentEffect,
 )
-_FORGET = Statement(delete(payment_effect).where(is_in(payment_effect.c.payment_id, "ids")))
+_FORGET = Command(delete(payment_effect).where(is_in(payment_effect.c.payment_id, "ids")))
 
 
 @operation
@@ -50,8 +52,7 @@ def put(payment_outcomes: Sequence[PaymentOutcome]) -> Op[None]:
 @operation
 def find(payment_id: str) -> Op[PaymentEffect | None]:
     """Return what paid a payment; None if nothing did, or its position is unknown."""
-    rows = yield _GET(payment_id=payment_id)
-    return PaymentEffect(*rows[0]) if rows else None
+    return (yield from _GET.first(payment_id=payment_id))
 
 
 @operation

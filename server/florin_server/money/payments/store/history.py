@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Select, exists, func, select
 
@@ -28,13 +28,33 @@ _steps = select(
 
 def _count_by(payment_id: ColumnElement[str], *kind: ColumnElement[Any]) -> Select[Any]:
     """Return an example and the number of payments, for each kind."""
-    return select(*kind, func.min(payment_id), func.count()).group_by(*kind)
+    return select(
+        *kind, func.min(payment_id).label("example"), func.count().label("number")
+    ).group_by(*kind)
+
+
+class _ChangeKind(NamedTuple):
+    before: str | None
+    cause: str
+    status: PaymentStatus
+    example: str
+    number: int
+
+
+class _Payments(NamedTuple):
+    example: str | None
+    number: int
 
 
 # few kinds of changes exist, even with many payments
-_KINDS = Statement(_count_by(_steps.c.payment_id, _steps.c.before, _steps.c.cause, _steps.c.status))
+_KINDS = Statement(
+    _count_by(_steps.c.payment_id, _steps.c.before, _steps.c.cause, _steps.c.status), _ChangeKind
+)
 _GAPS = Statement(
-    _count_by(_steps.c.payment_id).where(_steps.c.version != func.coalesce(_steps.c.former, -1) + 1)
+    _count_by(_steps.c.payment_id).where(
+        _steps.c.version != func.coalesce(_steps.c.former, -1) + 1
+    ),
+    _Payments,
 )
 _UNRECORDED = Statement(
     _count_by(payment.c.id).where(
@@ -43,7 +63,8 @@ _UNRECORDED = Statement(
             payment_event.c.version == payment.c.version,
             payment_event.c.status == payment.c.status,
         )
-    )
+    ),
+    _Payments,
 )
 
 
@@ -51,16 +72,16 @@ _UNRECORDED = Statement(
 def check() -> Op[list[str]]:
     """Return the errors, in sentences; reads every payment."""
     wrong = []
-    for before, cause, after, example, count in (yield _KINDS()):
-        former = None if before is None else PaymentStatus(before)
-        if not is_transition(former, cause, after):
-            moved = f"{cause} moved {count} payments from {before or 'nothing'} to {after}"
-            wrong.append(f"{moved}, against the state table: {example}")
-    for what, rows in (
-        ("a change that was not recorded", (yield _GAPS())),
-        ("a status without a recorded change", (yield _UNRECORDED())),
+    for kind in (yield from _KINDS.all()):
+        former = None if kind.before is None else PaymentStatus(kind.before)
+        if not is_transition(former, kind.cause, kind.status):
+            change = f"from {kind.before or 'nothing'} to {kind.status}"
+            moved = f"{kind.cause} moved {kind.number} payments {change}"
+            wrong.append(f"{moved}, against the state table: {kind.example}")
+    for what, wrong_payments in (
+        ("a change that was not recorded", (yield from _GAPS.single())),
+        ("a status without a recorded change", (yield from _UNRECORDED.single())),
     ):
-        ((example, count),) = rows
-        if count:
-            wrong.append(f"{count} payments have {what}: {example}")
+        if wrong_payments.number:
+            wrong.append(f"{wrong_payments.number} payments have {what}: {wrong_payments.example}")
     return wrong

@@ -6,12 +6,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import distinct, func, select, text
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, operation, param
 from florin_server.db.tables.held_money import UNRESOLVED_PREDICATE
 from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE, UNSETTLED_PREDICATE
 from florin_server.db.tables.payouts import OWED_PREDICATE
@@ -28,28 +23,33 @@ from florin_server.db.tables.tables import (
 _OFFERED = Statement(
     select(func.count(distinct(payment.c.id)))
     .join_from(payment, payment_option, payment_option.c.payment_id == payment.c.id)
-    .where(text(UNCONFIRMED_PREDICATE), payment_option.c.chain_id == param("chain_id"))
+    .where(text(UNCONFIRMED_PREDICATE), payment_option.c.chain_id == param("chain_id")),
+    int,
 )
 _CONFIRMED = Statement(
     select(func.count())
     .select_from(confirm)
-    .where(text(UNSETTLED_PREDICATE), confirm.c.chain_id == param("chain_id"))
+    .where(text(UNSETTLED_PREDICATE), confirm.c.chain_id == param("chain_id")),
+    int,
 )
 _SENT = Statement(
     select(func.count())
     .select_from(chain_tx)
-    .where(text(OPEN_TX_PREDICATE), chain_tx.c.chain_id == param("chain_id"))
+    .where(text(OPEN_TX_PREDICATE), chain_tx.c.chain_id == param("chain_id")),
+    int,
 )
 _OWED = Statement(
     select(func.count())
     .select_from(payout)
-    .where(text(OWED_PREDICATE), payout.c.chain_id == param("chain_id"))
+    .where(text(OWED_PREDICATE), payout.c.chain_id == param("chain_id")),
+    int,
 )
 
 _HELD = Statement(
     select(func.count())
     .select_from(held_money)
-    .where(text(UNRESOLVED_PREDICATE), held_money.c.chain_id == param("chain_id"))
+    .where(text(UNRESOLVED_PREDICATE), held_money.c.chain_id == param("chain_id")),
+    int,
 )
 
 
@@ -71,8 +71,10 @@ class InFlightCounts:
 @operation
 def count_in_flight(chain_id: str) -> Op[InFlightCounts]:
     """Count the open work on a chain (CAIP-2)."""
-    counts = []
-    for statement in (_OFFERED, _CONFIRMED, _SENT, _OWED, _HELD):
-        ((count,),) = yield statement(chain_id=chain_id)
-        counts.append(int(count))
-    return InFlightCounts(*counts)
+    return InFlightCounts(
+        offered_payments=(yield from _OFFERED.single(chain_id=chain_id)),
+        confirmed_payments=(yield from _CONFIRMED.single(chain_id=chain_id)),
+        transactions=(yield from _SENT.single(chain_id=chain_id)),
+        payouts=(yield from _OWED.single(chain_id=chain_id)),
+        held_money=(yield from _HELD.single(chain_id=chain_id)),
+    )

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import NamedTuple
 
 from sqlalchemy import select, text
 
 from florin_server.accounts.store import merchants
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    columns,
-    is_in,
-    operation,
-)
+from florin_server.db.engine.query import Op, Statement, columns, is_in, operation
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.db.tables.tables import (
     chain_tx,
@@ -57,12 +52,28 @@ class PaymentListRow:
     refunds: Sequence[Refund] = ()
 
 
+class _PaymentFee(NamedTuple):
+    id: str
+    fee: OptionFee
+
+
+class _Transaction(NamedTuple):
+    hash: str
+    nonce: int
+
+
+class _OpenTransaction(NamedTuple):
+    payment_id: str
+    hash: str
+    nonce: int
+
+
 _FEES = Statement(
     select(
         payment_table.c.id,
-        payment_option.c.fee,
-        payment_option.c.fee_fixed,
-        payment_option.c.fee_basis_points,
+        payment_option.c.fee.label("total"),
+        payment_option.c.fee_fixed.label("fixed"),
+        payment_option.c.fee_basis_points.label("basis_points"),
     )
     .join_from(
         payment_table,
@@ -70,12 +81,15 @@ _FEES = Statement(
         (payment_option.c.payment_id == payment_table.c.id)
         & (payment_option.c.id == payment_table.c.option_id),
     )
-    .where(is_in(payment_table.c.id, "ids"))
+    .where(is_in(payment_table.c.id, "ids")),
+    _PaymentFee,
+    fee=OptionFee,
 )
 _NONCES = Statement(
     select(chain_tx.c.hash, chain_tx.c.nonce).where(
         is_in(chain_tx.c.chain_id, "chains"), is_in(chain_tx.c.hash, "hashes")
-    )
+    ),
+    _Transaction,
 )
 # few are open at a time
 _ON_THEIR_WAY = Statement(
@@ -86,12 +100,14 @@ _ON_THEIR_WAY = Statement(
         is_in(chain_tx.c.chain_id, "chains"),
         chain_tx.c.state == TxState.SENT,
         is_in(chain_tx_item.c.payment_id, "ids"),
-    )
+    ),
+    _OpenTransaction,
 )
 _REFUNDS = Statement(
     select(*columns(refund, Refund))
     .where(is_in(refund.c.payment_id, "ids"))
-    .order_by(refund.c.payment_id, refund.c.ordinal)
+    .order_by(refund.c.payment_id, refund.c.ordinal),
+    Refund,
 )
 
 
@@ -124,8 +140,7 @@ def list_rows(ids: Sequence[str], now_us: int) -> Op[list[PaymentListRow]]:
 def _find_fees(accepted: Collection[Payment]) -> Op[dict[str, OptionFee]]:
     if not accepted:
         return {}
-    rows = yield _FEES(ids=[payment.id for payment in accepted])
-    return {row[0]: OptionFee(*row[1:]) for row in rows}
+    return dict((yield from _FEES.all(ids=[payment.id for payment in accepted])))
 
 
 def _find_own_transactions(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
@@ -133,8 +148,9 @@ def _find_own_transactions(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]:
     hashes = {payment.id: payment.tx_id for payment in accepted if payment.tx_id}
     if not hashes:
         return {}
-    rows = yield _NONCES(chains=_get_chain_ids(accepted), hashes=set(hashes.values()))
-    nonces: dict[str, int] = dict(rows)
+    nonces = dict(
+        (yield from _NONCES.all(chains=_get_chain_ids(accepted), hashes=set(hashes.values())))
+    )
     return {
         payment_id: (tx_hash, nonces[tx_hash])
         for payment_id, tx_hash in hashes.items()
@@ -146,17 +162,17 @@ def _find_open_transactions(accepted: Collection[Payment]) -> Op[dict[str, _Tx]]
     open_payments = [payment for payment in accepted if not payment.status.is_final]
     if not open_payments:
         return {}
-    rows = yield _ON_THEIR_WAY(
+    transactions = yield from _ON_THEIR_WAY.all(
         chains=_get_chain_ids(open_payments), ids=[payment.id for payment in open_payments]
     )
-    return {payment_id: (tx_hash, nonce) for payment_id, tx_hash, nonce in rows}
+    return {tx.payment_id: (tx.hash, tx.nonce) for tx in transactions}
 
 
 def _find_refunds(ids: Collection[str]) -> Op[dict[str, list[Refund]]]:
     if not ids:
         return {}
-    rows = [Refund(*row) for row in (yield _REFUNDS(ids=ids))]
-    return {key: list(group) for key, group in groupby(rows, lambda row: row.payment_id)}
+    refunds = yield from _REFUNDS.all(ids=ids)
+    return {key: list(group) for key, group in groupby(refunds, lambda refund: refund.payment_id)}
 
 
 def _get_chain_ids(accepted: Collection[Payment]) -> set[str]:

@@ -10,19 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, and_, case, func, literal, or_, select, text
 
 from florin_server.db.engine.columns import EnumText, sortable_amount
-from florin_server.db.engine.query import (
-    Op,
-    Params,
-    Statement,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Params, Statement, is_in, operation, param
 from florin_server.db.engine.sums import (
     SortableAmount,
     fast_sum_u256,
@@ -101,6 +94,21 @@ class _QueryShape:
         )
 
 
+class _Position(NamedTuple):
+    value: int
+    id: str
+
+
+class _Counts(NamedTuple):
+    payments: int
+    payers: int
+
+
+class _Revenue(NamedTuple):
+    unit: str
+    total: int
+
+
 # the current status: unconfirmed payments expire at their time, recorded or not
 _STATUS_NOW = case(
     (
@@ -132,13 +140,13 @@ def _filter_conditions(shape: _QueryShape) -> list[ColumnElement[bool]]:
 
 
 @cache
-def _select_by_date(shape: _QueryShape, descending: bool) -> Statement:
+def _select_by_date(shape: _QueryShape, descending: bool) -> Statement[_Position]:
     conditions = [*_scope_conditions(shape), *_IN_TIME, *_filter_conditions(shape)]
     return _select_positions(conditions, [payment.c.id], descending)
 
 
 @cache
-def _select_by_amount(shape: _QueryShape, descending: bool, segment: str) -> Statement:
+def _select_by_amount(shape: _QueryShape, descending: bool, segment: str) -> Statement[_Position]:
     """Select by amount; `segment` is "all", "tied" (equal to the position's) or "beyond" it."""
     size, by = sortable_amount(payment.c.value), payment.c.id
     keys = [size, by]
@@ -155,7 +163,9 @@ def _select_by_amount(shape: _QueryShape, descending: bool, segment: str) -> Sta
 
 
 @cache
-def _select_sparse_by_amount(shape: _QueryShape, descending: bool, is_continued: bool) -> Statement:
+def _select_sparse_by_amount(
+    shape: _QueryShape, descending: bool, is_continued: bool
+) -> Statement[_Position]:
     """Scan in date order, then sort by amount; the plus keeps planners from other indexes."""
     size, by = without_index(sortable_amount(payment.c.value)), payment.c.id
     conditions = [*_scope_conditions(shape), *_IN_TIME, *_filter_conditions(shape)]
@@ -177,12 +187,13 @@ def _select_positions(
     conditions: Sequence[ColumnElement[bool]],
     keys: Sequence[ColumnElement[Any]],
     descending: bool,
-) -> Statement:
+) -> Statement[_Position]:
     return Statement(
-        select(payment.c.id, payment.c.value)
+        select(payment.c.value, payment.c.id)
         .where(*conditions)
         .order_by(*(key.desc() if descending else key for key in keys))
-        .limit(param("limit"))
+        .limit(param("limit")),
+        _Position,
     )
 
 
@@ -193,31 +204,33 @@ def _scope_conditions(shape: _QueryShape) -> tuple[ColumnElement[bool], ...]:
 
 
 @cache
-def _select_counts(shape: _QueryShape) -> Statement:
-    counts: tuple[ColumnElement[Any], ...] = (func.count(), func.count(payment.c.payer.distinct()))
-    return Statement(select(*counts).where(*_total_conditions(shape)))
+def _select_counts(shape: _QueryShape) -> Statement[_Counts]:
+    payers = func.count(payment.c.payer.distinct()).label("payers")
+    counts = select(func.count().label("payments"), payers)
+    return Statement(counts.where(*_total_conditions(shape)), _Counts)
 
 
 @cache
-def _select_payer_count(for_merchant: bool) -> Statement:
+def _select_payer_count(for_merchant: bool) -> Statement[int]:
     """Count distinct payers from an index in which equal payers are adjacent."""
     scope = (payment.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
     payers = select(payment.c.payer).where(*scope, text(HAS_PAYER_PREDICATE)).distinct().subquery()
-    return Statement(select(func.count()).select_from(payers))
+    return Statement(select(func.count()).select_from(payers), int)
 
 
 @cache
-def _select_payment_count(for_merchant: bool) -> Statement:
+def _select_payment_count(for_merchant: bool) -> Statement[int]:
     scope = (payment.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
-    return Statement(select(func.count()).select_from(payment).where(*scope, *_IN_TIME))
+    return Statement(select(func.count()).select_from(payment).where(*scope, *_IN_TIME), int)
 
 
 @cache
-def _select_revenue(shape: _QueryShape) -> Statement:
+def _select_revenue(shape: _QueryShape) -> Statement[_Revenue]:
     return Statement(
-        select(payment.c.unit, fast_sum_u256(payment.c.value))
+        select(payment.c.unit, fast_sum_u256(payment.c.value).label("total"))
         .where(*_total_conditions(shape), payment.c.status == PaymentStatus.SUCCEEDED)
-        .group_by(payment.c.unit)
+        .group_by(payment.c.unit),
+        _Revenue,
     )
 
 
@@ -262,12 +275,11 @@ def _list_scope_by_date(
     order: PaymentListOrder,
     params: dict[str, Any],
     position: PaymentPosition | None,
-) -> Op[list[PaymentPosition]]:
+) -> Op[list[_Position]]:
     if position is not None:
         bound, nearer = ("before", min) if order.descending else ("after", max)
         params[bound] = nearer(params[bound], position[1])
-    rows = yield _select_by_date(shape, order.descending)(**params)
-    return [(value, payment_id) for payment_id, value in rows]
+    return (yield from _select_by_date(shape, order.descending).all(**params))
 
 
 def _list_scope_by_amount(
@@ -275,17 +287,16 @@ def _list_scope_by_amount(
     order: PaymentListOrder,
     params: dict[str, Any],
     position: PaymentPosition | None,
-) -> Op[list[PaymentPosition]]:
+) -> Op[list[_Position]]:
     if position is None:
-        rows = yield _select_by_amount(shape, order.descending, "all")(**params)
-    else:
-        # two reads that each begin at their first row, as ties may be many
-        params["size"], params["tied_id"] = position
-        rows = yield _select_by_amount(shape, order.descending, "tied")(**params)
-        if missing := params["limit"] - len(rows):
-            params["limit"] = missing
-            rows = rows + (yield _select_by_amount(shape, order.descending, "beyond")(**params))
-    return [(value, payment_id) for payment_id, value in rows]
+        return (yield from _select_by_amount(shape, order.descending, "all").all(**params))
+    # two reads that each begin at their first row, as ties may be many
+    params["size"], params["tied_id"] = position
+    positions = yield from _select_by_amount(shape, order.descending, "tied").all(**params)
+    if missing := params["limit"] - len(positions):
+        params["limit"] = missing
+        positions += yield from _select_by_amount(shape, order.descending, "beyond").all(**params)
+    return positions
 
 
 def _list_sparse_scope(
@@ -293,11 +304,11 @@ def _list_sparse_scope(
     order: PaymentListOrder,
     params: dict[str, Any],
     position: PaymentPosition | None,
-) -> Op[list[PaymentPosition]]:
+) -> Op[list[_Position]]:
     if position is not None:
         params["size"], params["tied_id"] = position
-    rows = yield _select_sparse_by_amount(shape, order.descending, position is not None)(**params)
-    return [(value, payment_id) for payment_id, value in rows]
+    select_page = _select_sparse_by_amount(shape, order.descending, position is not None)
+    return (yield from select_page.all(**params))
 
 
 def _to_amount_key(position: PaymentPosition) -> PaymentPosition:
@@ -315,10 +326,10 @@ def get_totals(filters: PaymentListFilters, now_us: int) -> Op[PaymentTotals]:
         return PaymentTotals(0, 0, ())
     shape, params = _QueryShape.from_filters(filters), _to_params(filters, now_us)
     count, payers = yield from _count_payments_and_payers(filters, shape, params)
-    revenue: Sequence[Any] = ()
+    revenue: Sequence[_Revenue] = ()
     if filters.statuses is None or PaymentStatus.SUCCEEDED in filters.statuses:
-        revenue = yield _select_revenue(shape)(**params)
-    return PaymentTotals(count, payers, tuple(sorted((unit, total) for unit, total in revenue)))
+        revenue = yield from _select_revenue(shape).all(**params)
+    return PaymentTotals(count, payers, tuple(sorted(revenue)))
 
 
 def _count_payments_and_payers(
@@ -326,12 +337,11 @@ def _count_payments_and_payers(
 ) -> Op[tuple[int, int]]:
     """Return the number of payments, and of payers."""
     if shape.names or (filters.merchants is not None and len(filters.merchants) > 1):
-        ((count, payers),) = yield _select_counts(shape)(**params)
-        return count, payers
+        return (yield from _select_counts(shape).single(**params))
     # all payments of one merchant or partner, the most common query
     scope_params = {**params, "merchant_id": (filters.merchants or (None,))[0]}
-    ((count,),) = yield _select_payment_count(shape.for_merchants)(**scope_params)
-    ((payers,),) = yield _select_payer_count(shape.for_merchants)(**scope_params)
+    count = yield from _select_payment_count(shape.for_merchants).single(**scope_params)
+    payers = yield from _select_payer_count(shape.for_merchants).single(**scope_params)
     return count, payers
 
 

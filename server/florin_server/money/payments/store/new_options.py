@@ -8,17 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Command, Op, Statement, insert, is_in, operation, param
 from florin_server.db.tables.tables import option_count, payment
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.money.payments.store import payments
@@ -28,15 +22,24 @@ _ALL = ""
 # once half of the total quota is used, a caller gets a tenth of its share
 _SCARCE, _SCARCE_DIVISOR = 2, 10
 
+
+class _OriginCount(NamedTuple):
+    origin: str
+    n: int
+
+
 # additions to a payment run one at a time, as the remaining quota depends on the others
-_LOCK = Statement(select(payment.c.id).where(payment.c.id == param("payment_id")).with_for_update())
+_LOCK = Statement(
+    select(payment.c.id).where(payment.c.id == param("payment_id")).with_for_update(), str
+)
 _COUNTS = Statement(
     select(option_count.c.origin, option_count.c.n).where(
         option_count.c.payment_id == param("payment_id"), is_in(option_count.c.origin, "origins")
-    )
+    ),
+    _OriginCount,
 )
 _new = insert(option_count)
-_ADD = Statement(
+_ADD = Command(
     _new.on_conflict_do_update(
         index_elements=["payment_id", "origin"],
         set_={"n": option_count.c.n + _new.excluded.n},
@@ -66,12 +69,11 @@ def add(
 
     Known options stay unchanged. Return what is now stored for the payers of `new`.
     """
-    yield _LOCK(payment_id=payment_id)
+    yield from _LOCK.all(payment_id=payment_id)
     stored = yield from payments.list_options(payment_id, {option.payer for option in new})
     stored_ids = {option.id for option in stored}
     fresh = [option for option in new if option.id not in stored_ids]
-    rows = yield _COUNTS(payment_id=payment_id, origins=[_ALL, origin])
-    counts: dict[str, int] = dict(rows)
+    counts = dict((yield from _COUNTS.all(payment_id=payment_id, origins=[_ALL, origin])))
     added_options = fresh[: quota.get_remaining(counts.get(origin, 0), counts.get(_ALL, 0))]
     if added_options:
         yield from payments.put_options(added_options)

@@ -3,38 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, select, text
 
-from florin_server.db.engine.query import (
-    Op,
-    Row,
-    Statement,
-    columns,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, columns, is_in, operation, param
 from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE
 from florin_server.db.tables.tables import payment, payment_option
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.domain.payments.payment import Payment, PaymentOption
-from florin_server.money.payments.store.payments import to_option
 
-_OPTION_AT = len(payment.c)
 # of this chain only: an equal call is a valid event on any other chain
 _ON_CHAIN = (
     payment_option.c.chain_id == param("chain_id"),
     payment_option.c.reference.is_not(None),
 )
+
+
+class OfferedOption(NamedTuple):
+    """A payment with one of its options."""
+
+    payment: Payment
+    option: PaymentOption
+
+
+class OfferedReference(NamedTuple):
+    """The reference of an option, with its newest known block."""
+
+    reference: str
+    head: int | None
+
+
 _OFFERED = Statement(
     select(*payment.c, *columns(payment_option, PaymentOption))
     .join_from(payment_option, payment, payment.c.id == payment_option.c.payment_id)
-    .where(is_in(payment_option.c.reference, "references"), *_ON_CHAIN)
+    .where(is_in(payment_option.c.reference, "references"), *_ON_CHAIN),
+    OfferedOption,
+    payment=Payment,
+    option=PaymentOption,
 )
 
 
-def _select_references() -> Select[Row]:
+def _select_references() -> Select[Any]:
     return (
         select(payment_option.c.reference, payment_option.c.head)
         .join_from(payment, payment_option, payment_option.c.payment_id == payment.c.id)
@@ -46,48 +56,45 @@ def _select_references() -> Select[Row]:
 _PAYABLE = Statement(
     _select_references()
     .where(text(f"payment.{UNCONFIRMED_PREDICATE}"), payment.c.expires_at > param("now_s"))
-    .order_by(payment.c.expires_at.desc())
+    .order_by(payment.c.expires_at.desc()),
+    OfferedReference,
 )
 _ENDED = Statement(
     _select_references()
     .where(payment.c.id >= param("made_from"), payment.c.expires_at >= param("ended_s"))
-    .order_by(payment.c.id.desc())
+    .order_by(payment.c.id.desc()),
+    OfferedReference,
 )
 
 
 @operation
-def list_by_reference(
-    chain_id: str, references: Collection[str]
-) -> Op[list[tuple[Payment, PaymentOption]]]:
+def list_by_reference(chain_id: str, references: Collection[str]) -> Op[list[OfferedOption]]:
     """Return the options of a chain whose settlement events carry one of the references."""
-    rows = yield _OFFERED(chain_id=chain_id, references=references)
-    return [(Payment(*row[:_OPTION_AT]), to_option(row[_OPTION_AT:])) for row in rows]
+    return (yield from _OFFERED.all(chain_id=chain_id, references=references))
 
 
 @operation
-def list_payable_references(
-    chain_id: str, now_s: int, most: int
-) -> Op[list[tuple[str, int | None]]]:
+def list_payable_references(chain_id: str, now_s: int, most: int) -> Op[list[OfferedReference]]:
     """Return references, with heads, of options that can still pay unconfirmed payments.
 
     At most `most`; those with the latest expiry come first.
     """
-    rows = yield _PAYABLE(chain_id=chain_id, now_s=now_s, most=most)
-    return [(reference, head) for reference, head in rows]
+    return (yield from _PAYABLE.all(chain_id=chain_id, now_s=now_s, most=most))
 
 
 @operation
 def list_ended_references(
     chain_id: str, created_s: int, ended_s: int, most: int
-) -> Op[list[tuple[str, int | None]]]:
+) -> Op[list[OfferedReference]]:
     """Return references and heads of payments created and ended since two times.
 
     Both are Unix seconds. At most `most`; the newest come first.
     """
-    rows = yield _ENDED(
-        chain_id=chain_id,
-        made_from=get_payment_id_floor(created_s * 1000),
-        ended_s=ended_s,
-        most=most,
+    return (
+        yield from _ENDED.all(
+            chain_id=chain_id,
+            made_from=get_payment_id_floor(created_s * 1000),
+            ended_s=ended_s,
+            most=most,
+        )
     )
-    return [(reference, head) for reference, head in rows]

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Update, select, text, update
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Params,
-    Row,
     Statement,
     columns,
     insert,
@@ -30,8 +30,6 @@ from florin_server.db.tables.tables import issued as resolved_build_table
 from florin_server.db.tables.tables import payment as payment_table
 from florin_server.db.tables.tables import payment_event, payment_option
 from florin_server.domain.payments.payment import (
-    Action,
-    BuildAction,
     CancellationReason,
     Confirmation,
     FailureCode,
@@ -86,17 +84,24 @@ def _update_unconfirmed() -> Update:
     )
 
 
-_INSERT = Statement(insert(payment_table))
-_FIND_MANY = Statement(select(payment_table).where(is_in(payment_table.c.id, "ids")))
-_FIND = Statement(select(payment_table).where(payment_table.c.id == param("payment_id")))
+class _PaymentVersion(NamedTuple):
+    id: str
+    version: int
+
+
+_INSERT = Command(insert(payment_table))
+_FIND_MANY = Statement(select(payment_table).where(is_in(payment_table.c.id, "ids")), Payment)
+_FIND = Statement(select(payment_table).where(payment_table.c.id == param("payment_id")), Payment)
 _VERSIONS = Statement(
-    select(payment_table.c.id, payment_table.c.version).where(is_in(payment_table.c.id, "ids"))
+    select(payment_table.c.id, payment_table.c.version).where(is_in(payment_table.c.id, "ids")),
+    _PaymentVersion,
 )
-_EVENT = Statement(insert(payment_event))
+_EVENT = Command(insert(payment_event))
 _EVENTS = Statement(
     select(payment_event)
     .where(payment_event.c.payment_id == param("payment_id"))
-    .order_by(payment_event.c.version)
+    .order_by(payment_event.c.version),
+    PaymentEventRecord,
 )
 _ACCEPT = Statement(
     _update_unconfirmed().values(
@@ -107,19 +112,22 @@ _ACCEPT = Statement(
         provider_icon=param("provider_icon"),
         option_unit=param("option_unit"),
         option_value=param("option_value"),
-    )
+    ),
+    Payment,
 )
 _REFUSE = Statement(
     _update_unconfirmed().values(
         status=PaymentStatus.FAILED,
         failure_code=param("failure_code"),
         failure_detail=param("failure_detail"),
-    )
+    ),
+    Payment,
 )
 _CANCEL = Statement(
     _update_unconfirmed().values(
         status=PaymentStatus.CANCELLED, cancelled_reason=param("cancelled_reason")
-    )
+    ),
+    Payment,
 )
 _EXPIRY_EXCLUDED = is_excluded(QuarantinedItemKind.EXPIRY, payment_table.c.id)
 _DUE = Statement(
@@ -130,7 +138,8 @@ _DUE = Statement(
     .order_by(payment_table.c.expires_at)
     .limit(param("limit"))
     # another process that is expiring a payment needs no help
-    .with_for_update(skip_locked=True)
+    .with_for_update(skip_locked=True),
+    str,
 )
 _EXPIRE = Statement(
     update(payment_table)
@@ -144,21 +153,24 @@ _EXPIRE = Statement(
         version=payment_table.c.version + 1,
         updated_at_us=param("now_us"),
     )
-    .returning(*payment_table.c)
+    .returning(*payment_table.c),
+    Payment,
 )
 _NEXT_EXPIRY = Statement(
     select(payment_table.c.expires_at)
     .where(text(UNCONFIRMED_PREDICATE), ~_EXPIRY_EXCLUDED)
     .order_by(payment_table.c.expires_at)
-    .limit(1)
+    .limit(1),
+    int,
 )
-_BIND = Statement(insert(confirmation_table))
+_BIND = Command(insert(confirmation_table))
 _FIND_CONFIRMATION = Statement(
     select(*columns(confirmation_table, Confirmation)).where(
         confirmation_table.c.payment_id == param("payment_id")
-    )
+    ),
+    Confirmation,
 )
-_PUT_OPTION = Statement(insert(payment_option).on_conflict_do_nothing())
+_PUT_OPTION = Command(insert(payment_option).on_conflict_do_nothing())
 _OPTION_COLUMNS = columns(payment_option, PaymentOption)
 _OPTIONS = Statement(
     select(*_OPTION_COLUMNS)
@@ -166,29 +178,32 @@ _OPTIONS = Statement(
         payment_option.c.payment_id == param("payment_id"),
         is_in(payment_option.c.payer, "payers"),
     )
-    .order_by(payment_option.c.created_at_us, payment_option.c.id)
+    .order_by(payment_option.c.created_at_us, payment_option.c.id),
+    PaymentOption,
 )
 _OPTION = Statement(
     select(*_OPTION_COLUMNS).where(
         payment_option.c.payment_id == param("payment_id"),
         payment_option.c.id == param("option_id"),
-    )
+    ),
+    PaymentOption,
 )
-_PUT_BUILD = Statement(insert(resolved_build_table).on_conflict_do_nothing())
+_PUT_BUILD = Command(insert(resolved_build_table).on_conflict_do_nothing())
 _LIST_BUILDS = Statement(
     select(*columns(resolved_build_table, ResolvedBuild))
     .where(
         resolved_build_table.c.payment_id == param("payment_id"),
         resolved_build_table.c.option_id == param("option_id"),
     )
-    .order_by(resolved_build_table.c.n.desc())
+    .order_by(resolved_build_table.c.n.desc()),
+    ResolvedBuild,
 )
 
 
 @operation
 def create(payment: Payment, request_id: str = "") -> Op[Payment]:
     """Store a new payment."""
-    yield _INSERT.bind_object(payment)
+    yield _INSERT(payment)
     yield from put_events([to_event_row(payment, CREATED_CAUSE, request_id=request_id)])
     return payment
 
@@ -196,57 +211,48 @@ def create(payment: Payment, request_id: str = "") -> Op[Payment]:
 @operation
 def find(payment_id: str) -> Op[Payment | None]:
     """Return a payment; None if it does not exist."""
-    rows = yield _FIND(payment_id=payment_id)
-    return Payment(*rows[0]) if rows else None
+    return (yield from _FIND.first(payment_id=payment_id))
 
 
 @operation
 def find_many(ids: Collection[str]) -> Op[dict[str, Payment]]:
     """Return the payments that exist, by id."""
-    rows = yield _FIND_MANY(ids=ids)
-    return {row[0]: Payment(*row) for row in rows}
+    return {payment.id: payment for payment in (yield from _FIND_MANY.all(ids=ids))}
 
 
 @operation
 def list_newer(known_versions: Sequence[tuple[str, int]]) -> Op[list[Payment]]:
     """Return the payments with a higher version than the known version."""
     versions = dict(known_versions)
-    rows = yield _VERSIONS(ids=versions)
+    rows = yield from _VERSIONS.all(ids=versions)
     newer_ids = [payment_id for payment_id, version in rows if version > versions[payment_id]]
     if not newer_ids:
         return []
-    return [Payment(*row) for row in (yield _FIND_MANY(ids=newer_ids))]
+    return (yield from _FIND_MANY.all(ids=newer_ids))
 
 
 @operation
 def list_events(payment_id: str) -> Op[list[PaymentEventRecord]]:
     """Return all changes, from the creation on."""
-    return [PaymentEventRecord(*row) for row in (yield _EVENTS(payment_id=payment_id))]
+    return (yield from _EVENTS.all(payment_id=payment_id))
 
 
 @operation
 def put_options(options: Sequence[PaymentOption]) -> Op[None]:
     """Store options; known options stay unchanged."""
-    yield _PUT_OPTION.bind_many(
-        [
-            {**to_row_params(option), "actions": _encode_actions(option.actions)}
-            for option in options
-        ]
-    )
+    yield _PUT_OPTION.bind_many([to_row_params(option) for option in options])
 
 
 @operation
 def find_option(payment_id: str, option_id: str) -> Op[PaymentOption | None]:
     """Return an option of a payment; None if it does not exist."""
-    rows = yield _OPTION(payment_id=payment_id, option_id=option_id)
-    return to_option(rows[0]) if rows else None
+    return (yield from _OPTION.first(payment_id=payment_id, option_id=option_id))
 
 
 @operation
 def list_options(payment_id: str, payers: Collection[str]) -> Op[list[PaymentOption]]:
     """Return all options that some accounts (canonical CAIP-10) were ever offered, in order."""
-    rows = yield _OPTIONS(payment_id=payment_id, payers=payers)
-    return [to_option(row) for row in rows]
+    return (yield from _OPTIONS.all(payment_id=payment_id, payers=payers))
 
 
 @operation
@@ -255,24 +261,20 @@ def put_resolved_build(resolved_build: ResolvedBuild) -> Op[list[ResolvedBuild]]
 
     Of two builds with the same number the first stays.
     """
-    yield _PUT_BUILD(
-        **{**to_row_params(resolved_build), "actions": _encode_actions(resolved_build.actions)}
-    )
+    yield _PUT_BUILD(resolved_build)
     return (yield from list_resolved_builds(resolved_build.payment_id, resolved_build.option_id))
 
 
 @operation
 def list_resolved_builds(payment_id: str, option_id: str) -> Op[list[ResolvedBuild]]:
     """Return all resolved builds of an option, the newest first."""
-    rows = yield _LIST_BUILDS(payment_id=payment_id, option_id=option_id)
-    return [to_resolved_build(row) for row in rows]
+    return (yield from _LIST_BUILDS.all(payment_id=payment_id, option_id=option_id))
 
 
 @operation
 def find_confirmation(payment_id: str) -> Op[Confirmation | None]:
     """Return the confirmation of a payment; None if it has none."""
-    rows = yield _FIND_CONFIRMATION(payment_id=payment_id)
-    return to_confirmation(rows[0]) if rows else None
+    return (yield from _FIND_CONFIRMATION.first(payment_id=payment_id))
 
 
 @operation
@@ -293,7 +295,7 @@ def accept(
     name and icon, `app` the wallet app or the key that confirmed. With SEEN_ON_CHAIN the chain, and
     no wallet, reported the payment.
     """
-    rows = yield _ACCEPT(
+    changed_payment = yield from _ACCEPT.first(
         payment_id=confirmation.payment_id,
         now_s=now_us // 1_000_000,
         now_us=now_us,
@@ -304,9 +306,8 @@ def accept(
         option_unit=f"caip19/{option.asset}",
         option_value=option.value,
     )
-    if not rows:
+    if changed_payment is None:
         return None
-    changed_payment = Payment(*rows[0])
     # the option may have been erased since it was read; a bound option is kept
     yield from put_options([option])
     yield _BIND(
@@ -334,16 +335,15 @@ def refuse(
     request_id: str = "",
 ) -> Op[Payment | None]:
     """Fail a payment whose confirmation can never pay it; return None as `accept` does."""
-    rows = yield _REFUSE(
+    changed_payment = yield from _REFUSE.first(
         payment_id=confirmation.payment_id,
         now_s=now_us // 1_000_000,
         now_us=now_us,
         failure_code=failure_code,
         failure_detail=status_detail,
     )
-    if not rows:
+    if changed_payment is None:
         return None
-    changed_payment = Payment(*rows[0])
     yield _BIND(
         **to_row_params(confirmation),
         chain_id=None,
@@ -367,15 +367,14 @@ def cancel(
     payment_id: str, reason: CancellationReason, now_us: int, request_id: str = ""
 ) -> Op[Payment | None]:
     """Cancel a payment; return None as `accept` does."""
-    rows = yield _CANCEL(
+    changed_payment = yield from _CANCEL.first(
         payment_id=payment_id,
         now_s=now_us // 1_000_000,
         now_us=now_us,
         cancelled_reason=reason,
     )
-    if not rows:
+    if changed_payment is None:
         return None
-    changed_payment = Payment(*rows[0])
     event_row = to_event_row(
         changed_payment, PaymentStateEvent.CANCEL, {"reason": reason.value}, request_id
     )
@@ -386,22 +385,20 @@ def cancel(
 @operation
 def expire_due(now_us: int, limit: int) -> Op[list[Payment]]:
     """Expire payments that are due, the longest overdue first."""
-    due = yield _DUE(now_s=now_us // 1_000_000, limit=limit)
-    return (yield from expire([payment_id for (payment_id,) in due], now_us)) if due else []
+    due = yield from _DUE.all(now_s=now_us // 1_000_000, limit=limit)
+    return (yield from expire(due, now_us)) if due else []
 
 
 @operation
 def list_due(now_us: int, limit: int) -> Op[list[str]]:
     """Return the ids of payments that are due to expire, the longest overdue first."""
-    rows = yield _DUE(now_s=now_us // 1_000_000, limit=limit)
-    return [payment_id for (payment_id,) in rows]
+    return (yield from _DUE.all(now_s=now_us // 1_000_000, limit=limit))
 
 
 @operation
 def expire(ids: Collection[str], now_us: int) -> Op[list[Payment]]:
     """Expire the payments that are due among these; return the expired payments."""
-    rows = yield _EXPIRE(ids=ids, now_s=now_us // 1_000_000, now_us=now_us)
-    changed_payments = [Payment(*row) for row in rows]
+    changed_payments = yield from _EXPIRE.all(ids=ids, now_s=now_us // 1_000_000, now_us=now_us)
     if changed_payments:
         yield from put_events(
             [to_event_row(payment, PaymentStateEvent.CLOCK) for payment in changed_payments]
@@ -412,8 +409,7 @@ def expire(ids: Collection[str], now_us: int) -> Op[list[Payment]]:
 @operation
 def find_next_expiry() -> Op[int | None]:
     """Return when the next unconfirmed payment expires, or should have, in Unix seconds."""
-    rows = yield _NEXT_EXPIRY()
-    return rows[0][0] if rows else None
+    return (yield from _NEXT_EXPIRY.first())
 
 
 def to_event_row(
@@ -445,28 +441,3 @@ def put_events(rows: Sequence[Params]) -> Op[None]:
     if paid := [str(row["payment_id"]) for row in rows if row["status"] is PaymentStatus.SUCCEEDED]:
         yield from settled.settle_direct(paid)
     yield from outbox.enqueue_changes([str(row["payment_id"]) for row in rows])
-
-
-def to_option(row: Row) -> PaymentOption:
-    """Return an option from its columns, in the order of the dataclass."""
-    actions = tuple(Action(*step) if len(step) == 3 else BuildAction(*step) for step in row[10])
-    return PaymentOption(*(*row[:10], actions, *row[11:]))
-
-
-def to_resolved_build(row: Row) -> ResolvedBuild:
-    """Return a resolved build from its columns, in the order of the dataclass."""
-    actions = tuple(Action(*step) for step in row[3])
-    return ResolvedBuild(*(*row[:3], actions, *row[4:]))
-
-
-def to_confirmation(row: Row) -> Confirmation:
-    """Return a confirmation from its columns, in the order of the dataclass."""
-    payment_id, option_id, outputs, digest, at_us = row
-    return Confirmation(payment_id, option_id, tuple(outputs), digest, at_us)
-
-
-def _encode_actions(actions: Sequence[Action | BuildAction]) -> list[list[str]]:
-    return [
-        [step.chain_id, step.method, step.params_json] if isinstance(step, Action) else [step.data]
-        for step in actions
-    ]

@@ -6,18 +6,12 @@ from collections.abc import Sequence
 
 from sqlalchemy import select, text
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    is_in,
-    operation,
-)
+from florin_server.db.engine.query import Command, Op, insert, is_in, operation
 from florin_server.db.tables.tables import payment, payment_settled
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.outbox.store import older_releases
 
-_DIRECT = Statement(
+_DIRECT = Command(
     insert(payment_settled)
     .from_select(
         [column.name for column in payment_settled.c],

@@ -5,12 +5,7 @@ from __future__ import annotations
 from sqlalchemy import func, select, text, update
 
 from florin_server.db.engine.columns import U256
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, operation, param
 from florin_server.db.tables.payments import UNSETTLED_PREDICATE, ConfirmationState
 from florin_server.db.tables.tables import confirm as confirmation_table
 from florin_server.db.tables.tables import payment as payment_table
@@ -25,13 +20,15 @@ FAILURE_DETAIL = "simulated"
 
 # locked before its confirm, as for every end of a payment
 _GET = Statement(
-    select(payment_table).where(payment_table.c.id == param("payment_id")).with_for_update()
+    select(payment_table).where(payment_table.c.id == param("payment_id")).with_for_update(),
+    Payment,
 )
 _HELD = Statement(
     select(confirmation_table.c.payment_id).where(
         confirmation_table.c.payment_id == param("id_"),
         confirmation_table.c.state == ConfirmationState.HELD,
-    )
+    ),
+    str,
 )
 _LEAVE = Statement(
     update(confirmation_table)
@@ -41,7 +38,8 @@ _LEAVE = Statement(
         confirmation_table.c.state != ConfirmationState.HELD,
     )
     .values(state=ConfirmationState.DONE)
-    .returning(confirmation_table.c.payment_id)
+    .returning(confirmation_table.c.payment_id),
+    str,
 )
 _SIMULATE = Statement(
     update(payment_table)
@@ -57,7 +55,8 @@ _SIMULATE = Statement(
         failure_detail=param("reason"),
         cancelled_reason=param("cancelled_by"),
     )
-    .returning(*payment_table.c)
+    .returning(*payment_table.c),
+    Payment,
 )
 
 
@@ -77,23 +76,22 @@ def simulate(
     ApiError like `apply_event`, and invalid_state for a payment with held money, which only the
     operator ends. Raise LookupError if the payment does not exist.
     """
-    rows = yield _GET(payment_id=payment_id)
-    if not rows:
+    payment = yield from _GET.first(payment_id=payment_id)
+    if payment is None:
         raise LookupError(payment_id)
-    payment = Payment(*rows[0])
     current_payment = payment.with_expiry(now_us)
     after = apply_event(current_payment.status, event)
-    if (yield _HELD(id_=payment_id)):
+    if (yield from _HELD.any(id_=payment_id)):
         raise ApiError(
             ErrorCode.INVALID_STATE, f"Payment is {current_payment.status} and cannot be simulated"
         )
-    left = yield _LEAVE(id_=payment_id)
+    left = yield from _LEAVE.all(id_=payment_id)
     if after is current_payment.status and not left:
         return current_payment
     paid = requested if after is PaymentStatus.SUCCEEDED else None
     # a payment that a reorg undid keeps its end: its status never changes again
     over = payment.status.is_final
-    rows = yield _SIMULATE(
+    changed_payment = yield from _SIMULATE.single(
         payment_id=payment_id,
         version=payment.version if over else payment.version + 1,
         now_us=payment.updated_at_us if over else now_us,
@@ -104,7 +102,6 @@ def simulate(
         reason=FAILURE_DETAIL if after is PaymentStatus.FAILED else None,
         cancelled_by=CancellationReason.BY_MERCHANT if after is PaymentStatus.CANCELLED else None,
     )
-    changed_payment = Payment(*rows[0])
     if not over:
         # no buyer committed to a payment: webhooks show what would be paid
         stalls = after is PaymentStatus.PROCESSING and changed_payment.option_unit is None

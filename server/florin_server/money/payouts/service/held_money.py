@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Protocol
 
 from florin_server.base.context import EventContext
@@ -53,7 +54,7 @@ async def describe_problem(app: StorageContext, chain_id: str) -> str:
     return describe(await app.store.read(held_money.count_unresolved())).get(chain_id, "")
 
 
-def describe(counts: list[tuple[str, HeldMoneyState, int]]) -> dict[str, str]:
+def describe(counts: Collection[tuple[str, HeldMoneyState, int]]) -> dict[str, str]:
     """Return what the operator has to check, by chain."""
     return {
         chain: _WAITING_TEXT.format(count)

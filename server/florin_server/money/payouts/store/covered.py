@@ -9,13 +9,14 @@ received: the merchant is charged for them.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from sqlalchemy import BigInteger, Select, Text, and_, delete, exists, func, or_, select, text
 
 from florin_server.db.engine.columns import U256
 from florin_server.db.engine.query import (
+    Command,
     Op,
-    Row,
     Statement,
     insert,
     is_in,
@@ -41,16 +42,41 @@ from florin_server.money.outbox.store import older_releases, outbox
 PAGE = 200
 _COVERING = covering_payout.c
 _COLUMNS = [column.name for column in payment_settled.c]
-_ADD = Statement(insert(covering_payout).on_conflict_do_nothing())
+
+
+class _CoveringPayout(NamedTuple):
+    at_us: int
+    payout_id: str
+    merchant_id: str
+    asset: str
+    value: int
+    tx_id: str | None
+
+
+class _Sums(NamedTuple):
+    unsettled: int | None
+    credits: int | None
+    debits: int | None
+    going_back: int | None
+    later: int | None
+
+
+class _UnsettledPayment(NamedTuple):
+    payment_id: str
+    amount: int
+
+
+_ADD = Command(insert(covering_payout).on_conflict_do_nothing())
 # one process takes the oldest, and others wait for it
 _NEXT = Statement(
     select(covering_payout)
     .order_by(_COVERING.at_us, _COVERING.payout_id)
     .limit(1)
-    .with_for_update()
+    .with_for_update(),
+    _CoveringPayout,
 )
-_ANY = Statement(select(_COVERING.payout_id).limit(1))
-_DONE = Statement(
+_ANY = Statement(select(_COVERING.payout_id).limit(1), str)
+_DONE = Command(
     delete(covering_payout).where(
         _COVERING.at_us == param("at_us"), _COVERING.payout_id == param("payout")
     )
@@ -69,7 +95,7 @@ _unsettled = (
 )
 
 
-def _select_account_sum(side: str) -> Select[Row]:
+def _select_account_sum(side: str) -> Select[Any]:
     return select(sum_u256(ledger_transfer.c.amount)).where(
         ledger_transfer.c[side] == param("account"), ledger_transfer.c.asset == param("asset")
     )
@@ -85,9 +111,10 @@ _SUMS = Statement(
             ledger_journal.c.idem_key == ledger_transfer.c.idem_key,
         )
         .where(*_unsettled)
-        .scalar_subquery(),
-        _select_account_sum("credit").scalar_subquery(),
-        _select_account_sum("debit").scalar_subquery(),
+        .scalar_subquery()
+        .label("unsettled"),
+        _select_account_sum("credit").scalar_subquery().label("credits"),
+        _select_account_sum("debit").scalar_subquery().label("debits"),
         select(sum_u256(payout_table.c.value))
         .where(
             text(OWED_PREDICATE),
@@ -96,7 +123,8 @@ _SUMS = Statement(
             payout_table.c.kind != PayoutKind.BALANCE,
             payout_table.c.held_id.is_(None),
         )
-        .scalar_subquery(),
+        .scalar_subquery()
+        .label("going_back"),
         select(sum_u256(_COVERING.value))
         .where(
             _COVERING.merchant_id == param("merchant"),
@@ -106,8 +134,10 @@ _SUMS = Statement(
                 and_(_COVERING.at_us == param("at_us"), _COVERING.payout_id > param("payout")),
             ),
         )
-        .scalar_subquery(),
-    )
+        .scalar_subquery()
+        .label("later"),
+    ),
+    _Sums,
 )
 _OLDEST = Statement(
     select(ledger_journal.c.payment_id, ledger_transfer.c.amount)
@@ -116,11 +146,13 @@ _OLDEST = Statement(
     )
     .where(*_unsettled)
     .order_by(ledger_journal.c.at_us, ledger_journal.c.payment_id)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    _UnsettledPayment,
 )
 # every other writer of an event of an ended payment locks it too
 _LOCK = Statement(
-    select(payment.c.id).where(is_in(payment.c.id, "ids")).order_by(payment.c.id).with_for_update()
+    select(payment.c.id).where(is_in(payment.c.id, "ids")).order_by(payment.c.id).with_for_update(),
+    str,
 )
 _refunds = (
     select(func.coalesce(func.max(refund_event.c.version), 0))
@@ -128,7 +160,7 @@ _refunds = (
     .correlate(payment)
     .scalar_subquery()
 )
-_COVERED = Statement(
+_COVERED = Command(
     insert(payment_settled)
     .from_select(
         _COLUMNS,
@@ -163,7 +195,7 @@ def add_payout(payout: Payout, tx_id: str | None, now_us: int) -> Op[None]:
 @operation
 def has_payouts() -> Op[bool]:
     """Return whether a final payout waits to settle payments."""
-    return bool((yield _ANY()))
+    return (yield from _ANY.any())
 
 
 @operation
@@ -177,17 +209,17 @@ def settle_covered() -> Op[int | None]:
     """
     if (yield from older_releases.is_held()):
         return None
-    rows = yield _NEXT()
-    if not rows:
+    payout = yield from _NEXT.first()
+    if payout is None:
         return None
-    ((at_us, payout_id, merchant_id, asset, _, tx_id),) = rows
-    books = {"account": accounts.merchant(merchant_id), "asset": asset}
-    key = {"at_us": at_us, "payout": payout_id}
-    ((unsettled, came, left, goes_back, later),) = yield _SUMS(**books, **key, merchant=merchant_id)
+    books = {"account": accounts.merchant(payout.merchant_id), "asset": payout.asset}
+    key = {"at_us": payout.at_us, "payout": payout.payout_id}
+    sums = yield from _SUMS.single(**books, **key, merchant=payout.merchant_id)
     # refunds are not the merchant's, and later payouts cover their own payments
-    owed = (came or 0) - (left or 0) - (goes_back or 0) + (later or 0)
-    covered = (unsettled or 0) - owed
-    oldest = yield _OLDEST(**books, limit=PAGE)
+    balance = (sums.credits or 0) - (sums.debits or 0)
+    owed = balance - (sums.going_back or 0) + (sums.later or 0)
+    covered = (sums.unsettled or 0) - owed
+    oldest = yield from _OLDEST.all(**books, limit=PAGE)
     marked: list[tuple[str, int]] = []
     for payment_id, value in oldest:
         if value > covered:
@@ -195,7 +227,7 @@ def settle_covered() -> Op[int | None]:
         covered -= value
         marked.append((payment_id, value))
     if marked:
-        yield from _mark(marked, f"caip19/{asset}", tx_id, at_us)
+        yield from _mark(marked, f"caip19/{payout.asset}", payout.tx_id, payout.at_us)
     if len(marked) < PAGE:
         yield _DONE(**key)
     return len(marked)
@@ -203,7 +235,7 @@ def settle_covered() -> Op[int | None]:
 
 def _mark(covered: Sequence[tuple[str, int]], unit: str, tx_id: str | None, at_us: int) -> Op[None]:
     ids = [payment_id for payment_id, _ in covered]
-    yield _LOCK(ids=ids)
+    yield from _LOCK.all(ids=ids)
     yield _COVERED.bind_many(
         [
             {"payment_id": payment_id, "amount": value, "unit": unit, "tx": tx_id, "now_us": at_us}

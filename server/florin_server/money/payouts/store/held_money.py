@@ -7,10 +7,12 @@ changes that.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import delete, func, null, select, text, update
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     columns,
@@ -50,13 +52,24 @@ _EVENTS = {
 
 _COLUMNS = columns(held_money, HeldMoney)
 _MATCHES_ID = held_money.c.id == param("id_")
-_PUT = Statement(insert(held_money))
-_GET = Statement(select(*_COLUMNS).where(_MATCHES_ID))
-_LOCK = Statement(select(*_COLUMNS).where(_MATCHES_ID).with_for_update())
+
+
+class HeldMoneyCount(NamedTuple):
+    """The number of items in a state on a chain (CAIP-2)."""
+
+    chain_id: str
+    state: HeldMoneyState
+    number: int
+
+
+_PUT = Command(insert(held_money))
+_GET = Statement(select(*_COLUMNS).where(_MATCHES_ID), HeldMoney)
+_LOCK = Statement(select(*_COLUMNS).where(_MATCHES_ID).with_for_update(), HeldMoney)
 _OF_EVENT = Statement(
     select(*_COLUMNS).where(
         held_money.c.payment_id == param("payment_id"), held_money.c.event == param("event_")
-    )
+    ),
+    HeldMoney,
 )
 _BROUGHT_BY = Statement(
     select(*_COLUMNS)
@@ -66,15 +79,17 @@ _BROUGHT_BY = Statement(
         ~held_money.c.late,
     )
     .order_by(held_money.c.id)
-    .with_for_update()
+    .with_for_update(),
+    HeldMoney,
 )
 _SELECT = select(*_COLUMNS).order_by(held_money.c.since_us.desc(), held_money.c.id.desc())
-_ALL = Statement(_SELECT.limit(param("limit")))
-_OPEN = Statement(_SELECT.where(text(UNRESOLVED_PREDICATE)).limit(param("limit")))
+_ALL = Statement(_SELECT.limit(param("limit")), HeldMoney)
+_OPEN = Statement(_SELECT.where(text(UNRESOLVED_PREDICATE)).limit(param("limit")), HeldMoney)
 _COUNTS = Statement(
-    select(held_money.c.chain_id, held_money.c.state, func.count())
+    select(held_money.c.chain_id, held_money.c.state, func.count().label("number"))
     .where(text(UNRESOLVED_PREDICATE))
-    .group_by(held_money.c.chain_id, held_money.c.state)
+    .group_by(held_money.c.chain_id, held_money.c.state),
+    HeldMoneyCount,
 )
 _DECIDE = Statement(
     update(held_money)
@@ -86,26 +101,28 @@ _DECIDE = Statement(
         payout_id=param("payout"),
         even_if_blocked=param("even"),
     )
-    .returning(*_COLUMNS)
+    .returning(*_COLUMNS),
+    HeldMoney,
 )
-_MOVE = Statement(update(held_money).where(_MATCHES_ID).values(state=param("after")))
-_KEEP_AGAIN = Statement(
+_MOVE = Command(update(held_money).where(_MATCHES_ID).values(state=param("after")))
+_KEEP_AGAIN = Command(
     update(held_money)
     .where(_MATCHES_ID, held_money.c.state == HeldMoneyState.RETURNED)
     .values(state=HeldMoneyState.KEPT, payout_id=null(), even_if_blocked=False)
 )
-_FORGET = Statement(delete(held_money).where(_MATCHES_ID))
-_FORGET_UNDONE = Statement(
+_FORGET = Command(delete(held_money).where(_MATCHES_ID))
+_FORGET_UNDONE = Command(
     delete(held_money).where(_MATCHES_ID, held_money.c.state == HeldMoneyState.UNDONE)
 )
-_SET_CONFIRM = Statement(
+_SET_CONFIRM = Command(
     update(confirm).where(confirm.c.payment_id == param("payment")).values(state=param("after"))
 )
 _TOUCH = Statement(
     update(payment)
     .where(payment.c.id == param("payment"), payment.c.status == PaymentStatus.PROCESSING)
     .values(version=payment.c.version + 1, updated_at_us=param("now_us"))
-    .returning(*payment.c)
+    .returning(*payment.c),
+    Payment,
 )
 _END = Statement(
     update(payment)
@@ -119,7 +136,8 @@ _END = Statement(
         failure_code=param("code"),
         failure_detail=param("detail"),
     )
-    .returning(*payment.c)
+    .returning(*payment.c),
+    Payment,
 )
 
 _FOR_A_PAYMENT = (
@@ -130,11 +148,12 @@ _FOR_A_PAYMENT = (
         chain_tx_item.c.payment_id == param("payment_id"),
     )
 )
-_IS_SENT = Statement(_FOR_A_PAYMENT.where(chain_tx.c.hash == param("hash_")))
+_IS_SENT = Statement(_FOR_A_PAYMENT.where(chain_tx.c.hash == param("hash_")), str)
 _IS_SENT_BUMPED = Statement(
     _FOR_A_PAYMENT.join(chain_tx_bump, chain_tx_bump.c.tx_id == chain_tx.c.id).where(
         chain_tx_bump.c.hash == param("hash_")
-    )
+    ),
+    str,
 )
 
 
@@ -150,9 +169,8 @@ def hold(item: HeldMoney, postings: Sequence[LedgerPosting], now_us: int) -> Op[
     The caller has checked, in the same transaction, that the payment waits for settlement.
     """
     yield _SET_CONFIRM(payment=item.payment_id, after=ConfirmationState.HELD)
-    (row,) = yield _TOUCH(payment=item.payment_id, now_us=now_us)
-    held_payment = Payment(*row)
-    yield _PUT.bind_object(item)
+    held_payment = yield from _TOUCH.single(payment=item.payment_id, now_us=now_us)
+    yield _PUT(item)
     # a reorg may have undone it before
     yield from ledger.post_again(
         format_journal_key(item),
@@ -176,52 +194,49 @@ def hold(item: HeldMoney, postings: Sequence[LedgerPosting], now_us: int) -> Op[
 def is_sent_by_us(chain_id: str, payment_id: str, tx_hash: str) -> Op[bool]:
     """Return True if a transaction is ours, signed for a payment; reads all fee-bumped variants."""
     params = {"chain_id": chain_id, "payment_id": payment_id, "hash_": tx_hash}
-    return bool((yield _IS_SENT(**params)) or (yield _IS_SENT_BUMPED(**params)))
+    return (yield from _IS_SENT.any(**params)) or (yield from _IS_SENT_BUMPED.any(**params))
 
 
 @operation
 def put(item: HeldMoney) -> Op[None]:
     """Hold money that came late, which the caller books; part of an operation."""
-    yield _PUT.bind_object(item)
+    yield _PUT(item)
 
 
 @operation
 def find(held_id: str) -> Op[HeldMoney | None]:
     """Return held money by its id; None if it does not exist."""
-    rows = yield _GET(id_=held_id)
-    return HeldMoney(*rows[0]) if rows else None
+    return (yield from _GET.first(id_=held_id))
 
 
 @operation
 def lock(held_id: str) -> Op[HeldMoney | None]:
     """Return held money by its id, locked until the surrounding operation ends."""
-    rows = yield _LOCK(id_=held_id)
-    return HeldMoney(*rows[0]) if rows else None
+    return (yield from _LOCK.first(id_=held_id))
 
 
 @operation
 def find_by_event(payment_id: str, event: str) -> Op[HeldMoney | None]:
     """Return held money of a payment's settlement event; None if it does not exist."""
-    rows = yield _OF_EVENT(payment_id=payment_id, event_=event)
-    return HeldMoney(*rows[0]) if rows else None
+    return (yield from _OF_EVENT.first(payment_id=payment_id, event_=event))
 
 
 @operation
 def lock_by_transactions(chain_id: str, tx_hashes: Collection[str]) -> Op[list[HeldMoney]]:
     """Return the held money that transactions brought in time, locked; part of an operation."""
-    return [HeldMoney(*row) for row in (yield _BROUGHT_BY(chain=chain_id, hashes=tx_hashes))]
+    return (yield from _BROUGHT_BY.all(chain=chain_id, hashes=tx_hashes))
 
 
 @operation
 def list_held_money(limit: int, *, include_closed: bool) -> Op[list[HeldMoney]]:
     """Return held money, the newest first: all, or what is neither released nor returned."""
-    return [HeldMoney(*row) for row in (yield (_ALL if include_closed else _OPEN)(limit=limit))]
+    return (yield from (_ALL if include_closed else _OPEN).all(limit=limit))
 
 
 @operation
-def count_unresolved() -> Op[list[tuple[str, HeldMoneyState, int]]]:
-    """Return the counts of what is neither released nor returned: chain, state, count."""
-    return [(chain, state, count) for chain, state, count in (yield _COUNTS())]
+def count_unresolved() -> Op[list[HeldMoneyCount]]:
+    """Return the counts of what is neither released nor returned."""
+    return (yield from _COUNTS.all())
 
 
 @operation
@@ -229,7 +244,7 @@ def end_payment(item: HeldMoney, verdict: HeldMoneyState, now_us: int) -> Op[Pay
     """End a payment by the decision about its held money; part of an operation."""
     event = _EVENTS[verdict]
     released = verdict is HeldMoneyState.RELEASED
-    (row,) = yield _END(
+    ended_payment = yield from _END.single(
         payment=item.payment_id,
         now_us=now_us,
         after=apply_event(PaymentStatus.PROCESSING, event),
@@ -238,7 +253,7 @@ def end_payment(item: HeldMoney, verdict: HeldMoneyState, now_us: int) -> Op[Pay
         code=None if released else FailureCode.DECLINED_USER,
         detail=_REASONS.get(verdict),
     )
-    ended_payment = Payment(*row)
+
     yield _SET_CONFIRM(payment=item.payment_id, after=ConfirmationState.DONE)
     yield from put_events([to_event_row(ended_payment, event, {"heldId": item.id})])
     return ended_payment
@@ -255,15 +270,16 @@ def record_verdict(
     even_if_blocked: bool,
 ) -> Op[HeldMoney]:
     """Record a decision; part of an operation."""
-    (row,) = yield _DECIDE(
-        id_=held_id,
-        verdict=verdict,
-        words=note,
-        payout=payout_id,
-        now_us=now_us,
-        even=even_if_blocked,
+    return (
+        yield from _DECIDE.single(
+            id_=held_id,
+            verdict=verdict,
+            words=note,
+            payout=payout_id,
+            now_us=now_us,
+            even=even_if_blocked,
+        )
     )
-    return HeldMoney(*row)
 
 
 @operation

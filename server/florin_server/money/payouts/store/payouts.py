@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
-from sqlalchemy import Select, Text, Update, case, func, null, select, text, update
+from sqlalchemy import Select, Text, func, null, select, text, update
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Operation,
-    Row,
     Statement,
     StoreError,
     columns,
@@ -31,13 +32,17 @@ from florin_server.db.tables.tables import chain_tx, chain_tx_item, merchant
 from florin_server.db.tables.tables import payout as payout_table
 from florin_server.db.tables.tables import refund as refund_table
 from florin_server.domain.ledger import accounts, journals
-from florin_server.domain.payments.payment import Refund, RefundStatus
+from florin_server.domain.payments.payment import Refund
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.domain.payouts.state import PAYOUT_TRANSITIONS, REFUND_TRANSITIONS, PayoutEvent
+from florin_server.domain.payouts.state import PayoutEvent
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import LedgerPosting, TransactionOutcome
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import covered
+from florin_server.money.payouts.store.transitions import (
+    update_by_event,
+    update_refund_by_event,
+)
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import chain_txs, token_accounts
 from florin_server.operations.store.quarantine import is_excluded
@@ -80,50 +85,18 @@ class PayoutOutcome:
     has_lapsed: bool = False
 
 
-def _select_payouts() -> Select[Row]:
+def _select_payouts() -> Select[Any]:
     return select(*_COLUMNS)
 
 
-def _select_owed() -> Select[Row]:
+def _select_owed() -> Select[Any]:
     """Build a query of payouts that are waiting or submitted on one chain."""
     return _select_payouts().where(
         text(OWED_PREDICATE), payout_table.c.chain_id == param("chain_id")
     )
 
 
-def _update_by_event(event: PayoutEvent) -> Update:
-    """Build an update by the state table; it changes nothing if the event cannot happen."""
-    return (
-        update(payout_table)
-        .where(
-            payout_table.c.id == param("id_"),
-            is_one_of(payout_table.c.status, PAYOUT_TRANSITIONS.list_sources(event)),
-        )
-        .values(status=PAYOUT_TRANSITIONS.get_target(event))
-    )
-
-
-def _update_refund_by_event(event: PayoutEvent) -> Update:
-    """Build an update of the payout's refund; a succeeded refund keeps status and transaction."""
-    row = REFUND_TRANSITIONS.rows[event].items()
-    moved = {before: after for before, after in row if before is not RefundStatus.SUCCEEDED}
-    (after,) = set(moved.values())
-    return (
-        update(refund_table)
-        .where(refund_table.c.id == param("id_"), is_one_of(refund_table.c.status, moved))
-        .values(
-            status=after,
-            tx_id=param("tx"),
-            completed_at_us=param("done_us"),
-            version=case(
-                (refund_table.c.status == after, refund_table.c.version),
-                else_=param("next_version"),
-            ),
-        )
-    )
-
-
-def _select_merchant_sum() -> Select[Row]:
+def _select_merchant_sum() -> Select[Any]:
     return select(sum_u256(payout_table.c.value)).where(
         text(OWED_PREDICATE),
         payout_table.c.merchant_id == param("merchant_id"),
@@ -132,14 +105,31 @@ def _select_merchant_sum() -> Select[Row]:
     )
 
 
-_ADD = Statement(insert(payout_table))
-_FIND = Statement(_select_payouts().where(payout_table.c.id == param("id_")))
-_FIND_MANY = Statement(_select_payouts().where(is_in(payout_table.c.id, "ids")))
+class _Problem(NamedTuple):
+    chain_id: str
+    problem: str | None
+    number: int
+
+
+class _Refunder(NamedTuple):
+    merchant_id: str
+    partner_id: str | None
+
+
+class _SubmittedSum(NamedTuple):
+    merchant_id: str
+    value: int
+
+
+_ADD = Command(insert(payout_table))
+_FIND = Statement(_select_payouts().where(payout_table.c.id == param("id_")), Payout)
+_FIND_MANY = Statement(_select_payouts().where(is_in(payout_table.c.id, "ids")), Payout)
 _LOCK = Statement(
     _select_payouts()
     .where(is_in(payout_table.c.id, "ids"))
     .order_by(payout_table.c.id)
-    .with_for_update()
+    .with_for_update(),
+    Payout,
 )
 _DUE = Statement(
     _select_owed()
@@ -149,7 +139,8 @@ _DUE = Statement(
         ~is_excluded(QuarantinedItemKind.PAYOUT, payout_table.c.id),
     )
     .order_by(payout_table.c.created_at_us, payout_table.c.id)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    Payout,
 )
 _LIST_IDENTICAL = Statement(
     _select_owed()
@@ -159,29 +150,34 @@ _LIST_IDENTICAL = Statement(
         payout_table.c.account == param("account"),
         payout_table.c.value == param("value"),
     )
-    .order_by(payout_table.c.created_at_us, payout_table.c.id)
+    .order_by(payout_table.c.created_at_us, payout_table.c.id),
+    Payout,
 )
 _SUBMITTED = Statement(
     _select_owed()
     .where(payout_table.c.status == PayoutStatus.SUBMITTED)
-    .order_by(payout_table.c.created_at_us)
+    .order_by(payout_table.c.created_at_us),
+    Payout,
 )
 _PROBLEMS = Statement(
-    select(payout_table.c.chain_id, payout_table.c.problem, func.count())
+    select(payout_table.c.chain_id, payout_table.c.problem, func.count().label("number"))
     .where(text(OWED_PREDICATE))
     .group_by(payout_table.c.chain_id, payout_table.c.problem)
-    .order_by(payout_table.c.chain_id, payout_table.c.problem)
+    .order_by(payout_table.c.chain_id, payout_table.c.problem),
+    _Problem,
 )
 _LIST = Statement(
     _select_payouts()
     .order_by(payout_table.c.created_at_us.desc(), payout_table.c.id.desc())
-    .limit(param("limit"))
+    .limit(param("limit")),
+    Payout,
 )
 _LIST_OWED = Statement(
     _select_payouts()
     .where(text(OWED_PREDICATE))
     .order_by(payout_table.c.created_at_us.desc(), payout_table.c.id.desc())
-    .limit(param("limit"))
+    .limit(param("limit")),
+    Payout,
 )
 # a merchant owes money only after a refund or a return
 _REFUNDERS = Statement(
@@ -192,34 +188,39 @@ _REFUNDERS = Statement(
         payout_table.c.kind != PayoutKind.BALANCE,
         is_one_of(payout_table.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
     )
-    .group_by(payout_table.c.merchant_id, merchant.c.partner_id)
+    .group_by(payout_table.c.merchant_id, merchant.c.partner_id),
+    _Refunder,
 )
-_PARTNER = Statement(select(merchant.c.partner_id).where(merchant.c.id == param("merchant_id")))
+_PARTNER = Statement(
+    select(merchant.c.partner_id).where(merchant.c.id == param("merchant_id")), str
+)
 _UNDER_WAY_ALL = Statement(
-    select(payout_table.c.merchant_id, sum_u256(payout_table.c.value))
+    select(payout_table.c.merchant_id, sum_u256(payout_table.c.value).label("value"))
     .where(
         payout_table.c.status == PayoutStatus.SUBMITTED,
         payout_table.c.asset == param("asset"),
         payout_table.c.held_id.is_(None),
     )
-    .group_by(payout_table.c.merchant_id)
+    .group_by(payout_table.c.merchant_id),
+    _SubmittedSum,
 )
-_UNDER_WAY = Statement(
-    _select_merchant_sum().where(payout_table.c.status == PayoutStatus.SUBMITTED)
+_UNDER_WAY = Statement.nullable(
+    _select_merchant_sum().where(payout_table.c.status == PayoutStatus.SUBMITTED), int
 )
-_ASKED_FOR = Statement(_select_merchant_sum())
+_ASKED_FOR = Statement.nullable(_select_merchant_sum(), int)
 _CLAIM = Statement(
-    _update_by_event(PayoutEvent.CLAIMED)
+    update_by_event(PayoutEvent.CLAIMED)
     .values(problem=None, tx_id=param("tx"), lapses_at=param("lapses"))
-    .returning(payout_table.c.id)
+    .returning(payout_table.c.id),
+    str,
 )
-_DEFER = Statement(
-    _update_by_event(PayoutEvent.SET_ASIDE).values(retry_at_us=param("at_us"), problem=param("why"))
+_DEFER = Command(
+    update_by_event(PayoutEvent.SET_ASIDE).values(retry_at_us=param("at_us"), problem=param("why"))
 )
 # a process that lost its lease may report a transaction that was replaced since
 _FINALIZE = {
     event: Statement(
-        _update_by_event(event)
+        update_by_event(event)
         .where(payout_table.c.tx_id.is_not_distinct_from(param("of_tx", Text)))
         .values(
             retry_at_us=param("at_us"),
@@ -227,106 +228,109 @@ _FINALIZE = {
             tx_id=param("tx"),
             completed_at_us=param("done_us"),
         )
-        .returning(payout_table.c.id)
+        .returning(payout_table.c.id),
+        str,
     )
     for event in (PayoutEvent.PAID, PayoutEvent.MOVED_NOTHING, PayoutEvent.UNCLEAR)
 }
 # few transactions are open at any time
-_IN_OPEN = Statement(
+_IN_OPEN = Statement.nullable(
     select(chain_tx_item.c.payout_id)
     .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
     .where(
         text(OPEN_TX_PREDICATE),
         chain_tx.c.chain_id == param("chain"),
         chain_tx_item.c.payout_id == param("id_"),
-    )
+    ),
+    str,
 )
 _REFUSE = Statement(
-    _update_by_event(PayoutEvent.REFUSED)
+    update_by_event(PayoutEvent.REFUSED)
     .values(completed_at_us=param("now_us"))
-    .returning(*_COLUMNS)
+    .returning(*_COLUMNS),
+    Payout,
 )
-_REOPEN = Statement(
-    _update_by_event(PayoutEvent.UNDONE).values(
+_REOPEN = Command(
+    update_by_event(PayoutEvent.UNDONE).values(
         problem=param("why"), tx_id=param("tx"), completed_at_us=null()
     )
 )
 _MOVE_REFUND = {
-    event: Statement(_update_refund_by_event(event).returning(*refund_table.c))
+    event: Statement(update_refund_by_event(event).returning(*refund_table.c), Refund)
     for event in PayoutEvent
 }
-_PAID_BY = Statement(
+_PAID_BY = Command(
     update(refund_table).where(refund_table.c.id == param("id_")).values(tx_id=param("tx"))
 )
 _DONE = Statement(
     _select_payouts()
     .where(payout_table.c.status == PayoutStatus.DONE, payout_table.c.id > param("after"))
     .order_by(payout_table.c.id)
-    .limit(param("limit"))
+    .limit(param("limit")),
+    Payout,
 )
 
 
 @operation
 def add(payout: Payout) -> Op[None]:
     """Store a waiting payout; part of an operation."""
-    yield _ADD.bind_object(payout)
+    yield _ADD(payout)
 
 
 @operation
 def find(payout_id: str) -> Op[Payout | None]:
     """Return a payout; None if it does not exist."""
-    rows = yield _FIND(id_=payout_id)
-    return Payout(*rows[0]) if rows else None
+    return (yield from _FIND.first(id_=payout_id))
 
 
 @operation
 def find_many(payout_ids: Sequence[str]) -> Op[dict[str, Payout]]:
     """Return payouts by id."""
-    return {row[0]: Payout(*row) for row in (yield _FIND_MANY(ids=payout_ids))}
+    return {payout.id: payout for payout in (yield from _FIND_MANY.all(ids=payout_ids))}
 
 
 @operation
 def lock(payout_ids: Collection[str]) -> Op[dict[str, Payout]]:
     """Return payouts by id, locked until the surrounding operation ends."""
-    return {row[0]: Payout(*row) for row in (yield _LOCK(ids=payout_ids))}
+    return {payout.id: payout for payout in (yield from _LOCK.all(ids=payout_ids))}
 
 
 @operation
 def list_due(chain_id: str, limit: int, now_us: int) -> Op[list[Payout]]:
     """Return a chain's waiting payouts that are due, the oldest first."""
-    rows = yield _DUE(chain_id=chain_id, now_us=now_us, limit=limit)
-    return [Payout(*row) for row in rows]
+    return (yield from _DUE.all(chain_id=chain_id, now_us=now_us, limit=limit))
 
 
 @operation
 def list_identical(chain_id: str, asset: str, account: str, value: int) -> Op[list[Payout]]:
     """Return the waiting payouts of a chain that make an equal transfer, the oldest first."""
-    rows = yield _LIST_IDENTICAL(chain_id=chain_id, asset=asset, account=account, value=value)
-    return [Payout(*row) for row in rows]
+    return (
+        yield from _LIST_IDENTICAL.all(chain_id=chain_id, asset=asset, account=account, value=value)
+    )
 
 
 @operation
 def list_submitted(chain_id: str) -> Op[list[Payout]]:
     """Return a chain's submitted payouts."""
-    return [Payout(*row) for row in (yield _SUBMITTED(chain_id=chain_id))]
+    return (yield from _SUBMITTED.all(chain_id=chain_id))
 
 
 @operation
 def count_problems() -> Op[list[tuple[str, str, int]]]:
     """Return why payouts are not done: chain, problem (empty if none), count."""
-    return [(chain, problem or "", count) for chain, problem, count in (yield _PROBLEMS())]
+    return [(chain, problem or "", count) for chain, problem, count in (yield from _PROBLEMS.all())]
 
 
 @operation
 def list_payouts(limit: int, *, include_closed: bool) -> Op[list[Payout]]:
     """Return payouts, the newest first: all, or those that are neither done nor refused."""
-    return [Payout(*row) for row in (yield (_LIST if include_closed else _LIST_OWED)(limit=limit))]
+    return (yield from (_LIST if include_closed else _LIST_OWED).all(limit=limit))
 
 
 @operation
 def get_available(merchant_id: str, asset: str) -> Op[int]:
     """Return what a merchant is owed and has not requested; below zero if it owes money."""
-    ((requested,),) = yield _ASKED_FOR(merchant_id=merchant_id, asset=asset)
+    requested = yield from _ASKED_FOR.single(merchant_id=merchant_id, asset=asset)
     return (yield from _get_owed(merchant_id, asset)) - (requested or 0)
 
 
@@ -341,14 +345,16 @@ def find_shortfall(payout: Payout, credit: CreditLimits | None) -> Op[Insufficie
     goes_back = payout.kind is not PayoutKind.BALANCE
     if payout.backed or (goes_back and credit is None):
         return None
-    ((sent,),) = yield _UNDER_WAY(merchant_id=payout.merchant_id, asset=payout.asset)
+    sent = yield from _UNDER_WAY.single(merchant_id=payout.merchant_id, asset=payout.asset)
     owes = payout.value - ((yield from _get_owed(payout.merchant_id, payout.asset)) - (sent or 0))
     most = credit.merchant if goes_back and credit is not None else 0
     if owes > most:
         return InsufficientBalance(owes - most)
     if owes <= 0 or credit is None:
         return None
-    ((partner_id,),) = (yield _PARTNER(merchant_id=payout.merchant_id)) or [(payout.merchant_id,)]
+    partner_id = yield from _PARTNER.first(merchant_id=payout.merchant_id)
+    if partner_id is None:
+        partner_id = payout.merchant_id
     of_partner = of_all = owes
     for (merchant_id, partner), debt in (yield from _list_debts(payout.asset)).items():
         if merchant_id != payout.merchant_id:
@@ -366,8 +372,11 @@ def find_shortfall(payout: Payout, credit: CreditLimits | None) -> Op[Insufficie
 
 def _list_debts(asset: str) -> Op[dict[tuple[str, str], int]]:
     """Return merchants' debts in an asset, with open payouts, by (merchant, partner)."""
-    refunders = [(row[0], row[1] or row[0]) for row in (yield _REFUNDERS(asset=asset))]
-    sent = {row[0]: row[1] for row in (yield _UNDER_WAY_ALL(asset=asset))}
+    refunders = [
+        (merchant_id, partner_id or merchant_id)
+        for merchant_id, partner_id in (yield from _REFUNDERS.all(asset=asset))
+    ]
+    sent = dict((yield from _UNDER_WAY_ALL.all(asset=asset)))
     named = {accounts.merchant(merchant_id) for merchant_id, _ in refunders}
     balances = yield from ledger.get_balances(named, asset)
     debts = {
@@ -393,7 +402,7 @@ def claim(
     """
     if (missing := (yield from find_shortfall(payout, credit))) is not None:
         raise missing
-    if not (yield _CLAIM(id_=payout.id, tx=tx_hash, lapses=lapses_at)):
+    if not (yield from _CLAIM.any(id_=payout.id, tx=tx_hash, lapses=lapses_at)):
         raise chain_txs.ItemsUnavailable(f"not waiting to be paid out: {payout.id}")
     yield from _move_refund(payout, PayoutEvent.CLAIMED, tx_hash, now_us)
 
@@ -434,10 +443,9 @@ def reopen(payout: Payout, tx_hash: str, now_us: int) -> Op[None]:
 @operation
 def refuse(payout_id: str, now_us: int) -> Op[Payout | None]:
     """Cancel a waiting payout for good; return None if it is not waiting."""
-    rows = yield _REFUSE(id_=payout_id, now_us=now_us)
-    if not rows:
+    payout = yield from _REFUSE.first(id_=payout_id, now_us=now_us)
+    if payout is None:
         return None
-    payout = Payout(*rows[0])
     yield from _move_refund(payout, PayoutEvent.REFUSED, None, now_us)
     return payout
 
@@ -454,7 +462,7 @@ def resolve(
     locked_payout = (yield from lock([payout.id])).get(payout.id)
     if locked_payout is None or locked_payout.status is not PayoutStatus.SUBMITTED:
         return None
-    if (yield _IN_OPEN(chain=payout.chain_id, id_=payout.id)):
+    if (yield from _IN_OPEN.any(chain=payout.chain_id, id_=payout.id)):
         return None
     if posting is not None:
         payout_outcome = PayoutOutcome(locked_payout, locked_payout.tx_id, posting, problem=problem)
@@ -469,8 +477,7 @@ def check(page: int = 500) -> Op[list[str]]:
     """Return, in sentences, the payouts that are done but not booked; empty if none is."""
     problems: list[str] = []
     after = ""
-    while rows := (yield _DONE(after=after, limit=page)):
-        done_payouts = [Payout(*row) for row in rows]
+    while done_payouts := (yield from _DONE.all(after=after, limit=page)):
         booked = yield from ledger.filter_booked(
             [format_journal_key(payout) for payout in done_payouts]
         )
@@ -497,7 +504,7 @@ def _finalize_payout(payout_outcome: PayoutOutcome, now_us: int) -> Op[None]:
     else:
         event = PayoutEvent.UNCLEAR
     done_us = now_us if payout_outcome.posting is not None else None
-    moved = yield _FINALIZE[event](
+    moved = yield from _FINALIZE[event].any(
         id_=payout.id,
         of_tx=payout.tx_id,
         at_us=payout_outcome.retry_at_us or 0,
@@ -534,12 +541,12 @@ def _move_refund(payout: Payout, event: PayoutEvent, tx_id: str | None, now_us: 
     done_us = now_us if event in {PayoutEvent.PAID, PayoutEvent.REFUSED} else None
     yield from refunds.lock(payout.payment_id)
     version = yield from refunds.get_next_version(payout.payment_id)
-    moved = yield _MOVE_REFUND[event](
+    moved = yield from _MOVE_REFUND[event].first(
         id_=payout.id, tx=tx_id, done_us=done_us, next_version=version
     )
-    for row in moved:
-        yield from refunds.record_change(Refund(*row), now_us)
-    if not moved and event is PayoutEvent.PAID:
+    if moved is not None:
+        yield from refunds.record_change(moved, now_us)
+    elif event is PayoutEvent.PAID:
         yield _PAID_BY(id_=payout.id, tx=tx_id)
 
 

@@ -3,29 +3,59 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import select
 
-from florin_server.db.engine.query import (
-    Op,
-    Params,
-    Row,
-    Statement,
-    is_in,
-    operation,
-)
-from florin_server.db.tables.tables import chain_tx, chain_tx_bump, chain_tx_item
+from florin_server.db.engine.query import Op, Params, Statement, is_in, operation
+from florin_server.db.tables.tables import chain_tx_bump, chain_tx_item
 from florin_server.domain.settlement.chain_txs import (
     ChainTx,
     GasShare,
     PayerKind,
     TransactionVariant,
+    TxState,
 )
+
+
+class TransactionRow(NamedTuple):
+    """A row of `chain_tx`: a transaction without its items and variants."""
+
+    id: str
+    chain_id: str
+    sender: str
+    nonce: int
+    raw: bytes
+    hash: str
+    state: TxState
+    created_at_us: int
+    sent_block: int | None
+    block_number: int | None
+    block_hash: str | None
+    final_hash: str | None
+    since_block: int | None
+
+
+class _Variant(NamedTuple):
+    tx_id: str
+    variant: TransactionVariant
+
+
+class _Item(NamedTuple):
+    tx_id: str
+    payment_id: str | None
+    payout_id: str | None
+    kind: PayerKind | None
+    gas: int
+
 
 _BUMPS = Statement(
     select(chain_tx_bump.c.tx_id, chain_tx_bump.c.raw, chain_tx_bump.c.hash)
     .where(is_in(chain_tx_bump.c.tx_id, "ids"))
-    .order_by(chain_tx_bump.c.tx_id, chain_tx_bump.c.n)
+    .order_by(chain_tx_bump.c.tx_id, chain_tx_bump.c.n),
+    _Variant,
+    variant=TransactionVariant,
 )
 _ITEMS = Statement(
     select(
@@ -36,7 +66,8 @@ _ITEMS = Statement(
         chain_tx_item.c.gas,
     )
     .where(is_in(chain_tx_item.c.tx_id, "ids"))
-    .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n)
+    .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n),
+    _Item,
 )
 
 
@@ -62,32 +93,43 @@ def _to_item_row(tx: ChainTx, n: int, payment_id: str | None, payout_id: str | N
 
 
 @operation
-def load_transactions(rows: list[Row]) -> Op[list[ChainTx]]:
+def load_transactions(rows: Sequence[TransactionRow]) -> Op[list[ChainTx]]:
     """Return transactions from their rows, with items and variants."""
     if not rows:
         return []
-    ids = [row[0] for row in rows]
+    ids = [row.id for row in rows]
     settled: dict[str, list[str]] = defaultdict(list)
     payout_ids: dict[str, list[str]] = defaultdict(list)
     shares: dict[str, list[GasShare]] = defaultdict(list)
-    for tx_id, payment_id, payout_id, kind, most in (yield _ITEMS(ids=ids)):
-        if payment_id is None:
-            payout_ids[tx_id].append(payout_id)
-        else:
-            settled[tx_id].append(payment_id)
-        if kind is not None:
-            shares[tx_id].append(GasShare(PayerKind(kind), most))
+    for item in (yield from _ITEMS.all(ids=ids)):
+        if item.payment_id is not None:
+            settled[item.tx_id].append(item.payment_id)
+        elif item.payout_id is not None:
+            payout_ids[item.tx_id].append(item.payout_id)
+        if item.kind is not None:
+            shares[item.tx_id].append(GasShare(item.kind, item.gas))
     bumps: dict[str, list[TransactionVariant]] = defaultdict(list)
-    for tx_id, *variant in (yield _BUMPS(ids=ids)):
-        bumps[tx_id].append(TransactionVariant(*variant))
-    names = chain_tx.c.keys()
+    for tx_id, variant in (yield from _BUMPS.all(ids=ids)):
+        bumps[tx_id].append(variant)
     return [
         ChainTx(
-            **dict(zip(names, row, strict=True)),
-            payment_ids=tuple(settled[row[0]]),
-            payout_ids=tuple(payout_ids[row[0]]),
-            bumps=tuple(bumps[row[0]]),
-            gas_shares=tuple(shares[row[0]]),
+            id=row.id,
+            chain_id=row.chain_id,
+            sender=row.sender,
+            nonce=row.nonce,
+            raw=row.raw,
+            hash=row.hash,
+            state=row.state,
+            created_at_us=row.created_at_us,
+            payment_ids=tuple(settled[row.id]),
+            payout_ids=tuple(payout_ids[row.id]),
+            sent_block=row.sent_block,
+            block_number=row.block_number,
+            block_hash=row.block_hash,
+            final_hash=row.final_hash,
+            bumps=tuple(bumps[row.id]),
+            since_block=row.since_block,
+            gas_shares=tuple(shares[row.id]),
         )
         for row in rows
     ]

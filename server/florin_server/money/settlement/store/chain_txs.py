@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
+from typing import NamedTuple
 
-from sqlalchemy import Select, Update, exists, func, select, text, update
+from sqlalchemy import Update, exists, func, select, text, update
 
 from florin_server.db.engine.columns import U256
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Operation,
-    Row,
     Statement,
     StoreError,
     columns,
@@ -32,7 +33,6 @@ from florin_server.db.tables.tables import (
     chain_tx,
     chain_tx_bump,
     chain_tx_item,
-    payment_option,
 )
 from florin_server.db.tables.tables import confirm as confirmation_table
 from florin_server.db.tables.tables import issued as resolved_build_table
@@ -59,14 +59,21 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import effects
 from florin_server.money.payments.store.payments import (
     put_events,
-    to_confirmation,
     to_event_row,
-    to_option,
-    to_resolved_build,
 )
 from florin_server.money.payouts.store import held_money
 from florin_server.money.settlement.store import gas, token_accounts, used_nonces
-from florin_server.money.settlement.store.chain_tx_rows import load_transactions, to_item_rows
+from florin_server.money.settlement.store.chain_tx_rows import (
+    TransactionRow,
+    load_transactions,
+    to_item_rows,
+)
+from florin_server.money.settlement.store.settlement_items import (
+    NOT_HELD,
+    SettlementRow,
+    select_items,
+    to_settlement_item,
+)
 from florin_server.operations.store import leases
 from florin_server.operations.store.quarantine import is_excluded
 
@@ -86,7 +93,6 @@ class ItemsUnavailable(LostLease):
 # it is sent, and a payment that fails twice more does so on purpose.
 FAILURES_MAX = 3
 
-_NOT_HELD = confirmation_table.c.state != ConfirmationState.HELD
 # few transactions are open at any time
 _IN_OPEN = (
     exists()
@@ -98,56 +104,44 @@ _IN_OPEN = (
     )
     .correlate(confirmation_table)
 )
-_OPTION_AT = len(payment_table.c)
-_CONFIRMATION_AT = _OPTION_AT + len(columns(payment_option, PaymentOption))
 
 
-_SETTLEMENT_COLUMNS = (
-    confirmation_table.c.from_block,
-    confirmation_table.c.app,
-    confirmation_table.c.failures,
-    confirmation_table.c.reverted,
-)
+class _EndedTransaction(NamedTuple):
+    hash: str
+    chain_id: str
 
 
-def _select_items() -> Select[Row]:
-    return (
-        select(
-            *payment_table.c,
-            *columns(payment_option, PaymentOption),
-            *columns(confirmation_table, Confirmation),
-            *_SETTLEMENT_COLUMNS,
-        )
-        .join_from(
-            confirmation_table, payment_table, payment_table.c.id == confirmation_table.c.payment_id
-        )
-        .join(
-            payment_option,
-            (payment_option.c.payment_id == confirmation_table.c.payment_id)
-            & (payment_option.c.id == confirmation_table.c.option_id),
-        )
-        .where(
-            text(UNSETTLED_PREDICATE), _NOT_HELD, confirmation_table.c.chain_id == param("chain_id")
-        )
-        .order_by(confirmation_table.c.at_us, confirmation_table.c.payment_id)
-    )
+class _PaymentState(NamedTuple):
+    id: str
+    status: PaymentStatus
 
 
 _WAITING = Statement(
-    _select_items()
+    select_items()
     .where(
         confirmation_table.c.state == ConfirmationState.WAITING,
         is_due(confirmation_table.c.retry_at_us),
         confirmation_table.c.failures < param("most"),
         ~is_excluded(QuarantinedItemKind.PAYMENT, confirmation_table.c.payment_id),
     )
-    .limit(param("limit"))
+    .limit(param("limit")),
+    SettlementRow,
+    payment=Payment,
+    option=PaymentOption,
+    confirmation=Confirmation,
 )
-_UNSETTLED = Statement(_select_items())
+_UNSETTLED = Statement(
+    select_items(),
+    SettlementRow,
+    payment=Payment,
+    option=PaymentOption,
+    confirmation=Confirmation,
+)
 _UNSETTLED_IDS = Statement(
     select(confirmation_table.c.payment_id).where(
-        text(UNSETTLED_PREDICATE), _NOT_HELD, confirmation_table.c.chain_id == param("chain_id")
-    )
+        text(UNSETTLED_PREDICATE), NOT_HELD, confirmation_table.c.chain_id == param("chain_id")
+    ),
+    str,
 )
 _ISSUED = Statement(
     select(*columns(resolved_build_table, ResolvedBuild))
@@ -157,10 +151,11 @@ _ISSUED = Statement(
         & (confirmation_table.c.option_id == resolved_build_table.c.option_id),
     )
     .where(is_in(confirmation_table.c.payment_id, "ids"))
-    .order_by(resolved_build_table.c.payment_id, resolved_build_table.c.n.desc())
+    .order_by(resolved_build_table.c.payment_id, resolved_build_table.c.n.desc()),
+    ResolvedBuild,
 )
 _COUNT = Statement(
-    select(func.count()).select_from(confirmation_table).where(text(UNSETTLED_PREDICATE))
+    select(func.count()).select_from(confirmation_table).where(text(UNSETTLED_PREDICATE)), int
 )
 _SUBMIT = Statement(
     update(confirmation_table)
@@ -169,9 +164,10 @@ _SUBMIT = Statement(
         confirmation_table.c.state == ConfirmationState.WAITING,
     )
     .values(state=ConfirmationState.SUBMITTED)
-    .returning(confirmation_table.c.payment_id)
+    .returning(confirmation_table.c.payment_id),
+    str,
 )
-_LEAVE = Statement(
+_LEAVE = Command(
     update(confirmation_table)
     .where(
         is_in(confirmation_table.c.payment_id, "ids"),
@@ -184,34 +180,36 @@ _LOCK = Statement(
     select(confirmation_table.c.payment_id)
     .where(is_in(confirmation_table.c.payment_id, "ids"))
     .order_by(confirmation_table.c.payment_id)
-    .with_for_update()
+    .with_for_update(),
+    str,
 )
-_RELEASE = Statement(
+_RELEASE = Command(
     update(confirmation_table)
     .where(
         is_in(confirmation_table.c.payment_id, "ids"),
         text(UNSETTLED_PREDICATE),
-        _NOT_HELD,
+        NOT_HELD,
         ~_IN_OPEN,
     )
     .values(state=ConfirmationState.WAITING, retry_at_us=param("at_us"))
 )
-_ISOLATE = Statement(
+_ISOLATE = Command(
     update(confirmation_table)
     .where(is_in(confirmation_table.c.payment_id, "ids"), text(UNSETTLED_PREDICATE))
     .values(reverted=confirmation_table.c.reverted + 1)
 )
-_DONE = Statement(
+_DONE = Command(
     update(confirmation_table)
     .where(is_in(confirmation_table.c.payment_id, "ids"))
     .values(state=ConfirmationState.DONE)
 )
-_APPEND = Statement(insert(chain_tx))
-_ITEM = Statement(insert(chain_tx_item))
+_APPEND = Command(insert(chain_tx))
+_ITEM = Command(insert(chain_tx_item))
 _FILTER_HASHES = Statement(
     select(chain_tx.c.hash).where(
         chain_tx.c.chain_id == param("chain_id"), is_in(chain_tx.c.hash, "hashes")
-    )
+    ),
+    str,
 )
 _OPEN_TXS = Statement(
     select(*chain_tx.c)
@@ -220,7 +218,8 @@ _OPEN_TXS = Statement(
         chain_tx.c.chain_id == param("chain_id"),
         chain_tx.c.sender == param("sender"),
     )
-    .order_by(chain_tx.c.nonce)
+    .order_by(chain_tx.c.nonce),
+    TransactionRow,
 )
 _AT_NONCE = Statement(
     select(*chain_tx.c)
@@ -229,9 +228,10 @@ _AT_NONCE = Statement(
         chain_tx.c.sender == param("sender"),
         chain_tx.c.nonce == param("nonce"),
     )
-    .order_by(chain_tx.c.created_at_us.desc(), chain_tx.c.id)
+    .order_by(chain_tx.c.created_at_us.desc(), chain_tx.c.id),
+    TransactionRow,
 )
-_BUMP = Statement(insert(chain_tx_bump))
+_BUMP = Command(insert(chain_tx_bump))
 
 
 def _update_by_event(event: TxEvent) -> Update:
@@ -246,7 +246,7 @@ def _update_by_event(event: TxEvent) -> Update:
     )
 
 
-_SENT = Statement(_update_by_event(TxEvent.SENT).values(sent_block=param("block")))
+_SENT = Command(_update_by_event(TxEvent.SENT).values(sent_block=param("block")))
 _END = {
     TRANSACTION_TRANSITIONS.get_target(event): Statement(
         _update_by_event(event)
@@ -255,7 +255,11 @@ _END = {
             block_hash=param("block_hash"),
             final_hash=param("final_hash"),
         )
-        .returning(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash), chain_tx.c.chain_id)
+        .returning(
+            func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash).label("hash"),
+            chain_tx.c.chain_id,
+        ),
+        _EndedTransaction,
     )
     for event in (TxEvent.FINAL, TxEvent.REPLACED)
 }
@@ -265,9 +269,10 @@ _TO_SETTLE = Statement(
     .join_from(
         payment_table, confirmation_table, confirmation_table.c.payment_id == payment_table.c.id
     )
-    .where(is_in(payment_table.c.id, "ids"), text(UNSETTLED_PREDICATE), _NOT_HELD)
+    .where(is_in(payment_table.c.id, "ids"), text(UNSETTLED_PREDICATE), NOT_HELD)
     .order_by(payment_table.c.id)
-    .with_for_update()
+    .with_for_update(),
+    _PaymentState,
 )
 _FINALIZE = Statement(
     update(payment_table)
@@ -287,7 +292,8 @@ _FINALIZE = Statement(
         failure_code=param("failure_code"),
         failure_detail=param("failure_detail"),
     )
-    .returning(*payment_table.c)
+    .returning(*payment_table.c),
+    Payment,
 )
 
 
@@ -297,32 +303,32 @@ def list_waiting(chain_id: str, limit: int, now_us: int) -> Op[list[SettlementIt
 
     A payment that too many transactions did not pay is not sent any more.
     """
-    rows = yield _WAITING(chain_id=chain_id, now_us=now_us, limit=limit, most=FAILURES_MAX)
-    return [_to_settlement_item(row) for row in rows]
+    rows = yield from _WAITING.all(chain_id=chain_id, now_us=now_us, limit=limit, most=FAILURES_MAX)
+    return [to_settlement_item(row) for row in rows]
 
 
 @operation
 def list_unsettled(chain_id: str) -> Op[list[SettlementItem]]:
     """Return every payment of a chain that waits for its end on chain, the oldest first."""
-    return [_to_settlement_item(row) for row in (yield _UNSETTLED(chain_id=chain_id))]
+    return [to_settlement_item(row) for row in (yield from _UNSETTLED.all(chain_id=chain_id))]
 
 
 @operation
 def list_unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
     """Return the ids of every payment of a chain that waits for its end on chain."""
-    return frozenset([payment_id for (payment_id,) in (yield _UNSETTLED_IDS(chain_id=chain_id))])
+    return frozenset((yield from _UNSETTLED_IDS.all(chain_id=chain_id)))
 
 
 @operation
 def list_resolved_builds(payment_ids: Collection[str]) -> Op[list[ResolvedBuild]]:
     """Return the resolved builds of payments' bound options, the newest of each first."""
-    return [to_resolved_build(row) for row in (yield _ISSUED(ids=payment_ids))]
+    return (yield from _ISSUED.all(ids=payment_ids))
 
 
 @operation
 def count_unsettled() -> Op[int]:
     """Return how many payments are processing, on all chains."""
-    ((count,),) = yield _COUNT()
+    count = yield from _COUNT.single()
     return int(count)
 
 
@@ -336,7 +342,7 @@ def append(tx: ChainTx, epoch: int, lease: str, claim: Operation[None]) -> Op[No
     """
     yield from _require_lease(lease, epoch)
     yield from claim
-    yield _APPEND.bind_object(tx)
+    yield _APPEND(tx)
     if tx.item_ids:
         yield _ITEM.bind_many(to_item_rows(tx))
     yield from used_nonces.record_next_nonce(tx.chain_id, tx.sender, tx.nonce + 1)
@@ -362,7 +368,7 @@ def _require_lease(lease: str, epoch: int) -> Op[None]:
 @operation
 def claim(payment_ids: Collection[str]) -> Op[None]:
     """Claim payments; raise ItemsUnavailable if one is not waiting. Part of an operation."""
-    taken = {payment_id for (payment_id,) in (yield _SUBMIT(ids=payment_ids))}
+    taken = set((yield from _SUBMIT.all(ids=payment_ids)))
     if missing := [payment_id for payment_id in payment_ids if payment_id not in taken]:
         raise ItemsUnavailable(f"not waiting to be settled: {', '.join(missing)}")
 
@@ -370,7 +376,7 @@ def claim(payment_ids: Collection[str]) -> Op[None]:
 @operation
 def filter_known_hashes(chain_id: str, hashes: Collection[str]) -> Op[set[str]]:
     """Return which of some hashes belong to recorded transactions of ours."""
-    return {tx_hash for (tx_hash,) in (yield _FILTER_HASHES(chain_id=chain_id, hashes=hashes))}
+    return set((yield from _FILTER_HASHES.all(chain_id=chain_id, hashes=hashes)))
 
 
 @operation
@@ -383,14 +389,16 @@ def record_broadcasts(heads: Mapping[str, int]) -> Op[None]:
 @operation
 def list_open(chain_id: str, sender: str) -> Op[list[ChainTx]]:
     """Return a key's transactions that are neither final nor replaced, by nonce."""
-    return (yield from load_transactions((yield _OPEN_TXS(chain_id=chain_id, sender=sender))))
+    return (
+        yield from load_transactions((yield from _OPEN_TXS.all(chain_id=chain_id, sender=sender)))
+    )
 
 
 @operation
 def list_at_nonce(chain_id: str, sender: str, nonce: int) -> Op[list[ChainTx]]:
     """Return all transactions ever signed for a nonce, the newest first."""
-    rows = yield _AT_NONCE(chain_id=chain_id, sender=sender, nonce=nonce)
-    return (yield from load_transactions(rows))
+    transactions = yield from _AT_NONCE.all(chain_id=chain_id, sender=sender, nonce=nonce)
+    return (yield from load_transactions(transactions))
 
 
 @operation
@@ -405,7 +413,7 @@ def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:
 
     A payment in an open transaction stays there: another process sent it meanwhile.
     """
-    yield _LOCK(ids=payment_ids)
+    yield from _LOCK.all(ids=payment_ids)
     yield _RELEASE(ids=payment_ids, at_us=retry_at_us)
 
 
@@ -476,19 +484,19 @@ def finalize_transactions(
 ) -> Op[None]:
     """End transactions, and book their cost and gas once; part of an operation."""
     for outcome in sorted(transaction_outcomes, key=attrgetter("tx_id")):
-        rows = yield _END[outcome.state](
+        ended = yield from _END[outcome.state].first(
             tx_id=outcome.tx_id,
             block_number=outcome.block_number,
             block_hash=outcome.block_hash,
             final_hash=outcome.final_hash,
         )
-        if rows and outcome.cost_postings:
-            key, tx_hash = journals.gas_key(outcome.tx_id), rows[0][0]
+        if ended is not None and outcome.cost_postings:
+            key = journals.gas_key(outcome.tx_id)
             yield from ledger.post_again(
-                key, journals.JournalKind.GAS, None, tx_hash, outcome.cost_postings, now_us
+                key, journals.JournalKind.GAS, None, ended.hash, outcome.cost_postings, now_us
             )
-        if rows and outcome.gas_spending:
-            yield from gas.book(outcome.tx_id, rows[0][1], outcome.gas_spending, now_us)
+        if ended is not None and outcome.gas_spending:
+            yield from gas.book(outcome.tx_id, ended.chain_id, outcome.gas_spending, now_us)
 
 
 def _find_unsettled_statuses(
@@ -498,15 +506,12 @@ def _find_unsettled_statuses(
     if not payment_outcomes:
         return {}
     return dict(
-        [
-            row[:2]
-            for row in (yield _TO_SETTLE(ids={outcome.payment_id for outcome in payment_outcomes}))
-        ]
+        (yield from _TO_SETTLE.all(ids={outcome.payment_id for outcome in payment_outcomes}))
     )
 
 
 def _finalize_payment(outcome: PaymentOutcome, now_us: int) -> Op[Payment | None]:
-    rows = yield _FINALIZE(
+    ended_payment = yield from _FINALIZE.first(
         payment_id=outcome.payment_id,
         now_us=now_us,
         status=outcome.status,
@@ -517,10 +522,10 @@ def _finalize_payment(outcome: PaymentOutcome, now_us: int) -> Op[Payment | None
         failure_code=outcome.failure_code,
         failure_detail=outcome.failure_detail,
     )
-    if not rows:
+    if ended_payment is None:
         return None
     yield from _post_outcome(outcome, now_us)
-    return Payment(*rows[0])
+    return ended_payment
 
 
 def _post_outcome(outcome: PaymentOutcome, now_us: int) -> Op[None]:
@@ -540,16 +545,3 @@ def _to_final_event(payment: Payment) -> tuple[PaymentStateEvent, dict[str, str 
     if payment.status is PaymentStatus.SUCCEEDED:
         return PaymentStateEvent.EFFECT_FINAL, {"txId": payment.tx_id}
     return PaymentStateEvent.UNSPENDABLE, {"reason": payment.failure_detail}
-
-
-def _to_settlement_item(row: Row) -> SettlementItem:
-    from_block, app, failures, reverted = row[-len(_SETTLEMENT_COLUMNS) :]
-    return SettlementItem(
-        Payment(*row[:_OPTION_AT]),
-        to_option(row[_OPTION_AT:_CONFIRMATION_AT]),
-        to_confirmation(row[_CONFIRMATION_AT : -len(_SETTLEMENT_COLUMNS)]),
-        from_block,
-        app,
-        failures,
-        isolated=failures > 0 or reverted > 0,
-    )

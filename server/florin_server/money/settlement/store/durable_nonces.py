@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from sqlalchemy import and_, select, update
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     StoreError,
@@ -64,7 +65,8 @@ _ALL = Statement(
     )
     .join_from(nonce_account, payment, payment.c.id == nonce_account.c.payment_id, isouter=True)
     .where(_OF_CHAIN)
-    .order_by(nonce_account.c.address)
+    .order_by(nonce_account.c.address),
+    NonceHolding,
 )
 _FREE = Statement(
     select(nonce_account.c.address, nonce_account.c.value, nonce_account.c.slot)
@@ -75,7 +77,8 @@ _FREE = Statement(
         nonce_account.c.value != "",
     )
     .order_by(nonce_account.c.held_until_us, nonce_account.c.address)
-    .limit(1)
+    .limit(1),
+    FreeNonce,
 )
 _HELD = Statement(
     select(
@@ -92,11 +95,10 @@ _HELD = Statement(
             payment_option.c.id == nonce_account.c.option_id,
         ),
     )
-    .where(_OF_CHAIN)
+    .where(_OF_CHAIN),
+    NonceRequest,
 )
-_ADD = Statement(
-    insert(nonce_account).on_conflict_do_nothing(index_elements=["chain_id", "address"])
-)
+_ADD = Command(insert(nonce_account).on_conflict_do_nothing(index_elements=["chain_id", "address"]))
 _TAKE = Statement(
     update(nonce_account)
     .where(
@@ -105,7 +107,8 @@ _TAKE = Statement(
         nonce_account.c.value == param("before"),
     )
     .values(payment_id=param("whose"), option_id=param("which"), held_until_us=param("until_us"))
-    .returning(nonce_account.c.address)
+    .returning(nonce_account.c.address),
+    str,
 )
 _OF_OPTION = (
     _OF_CHAIN,
@@ -113,10 +116,10 @@ _OF_OPTION = (
     nonce_account.c.option_id == param("which"),
 )
 _HAS_NONCE = Statement(
-    select(nonce_account.c.address).where(*_OF_OPTION, nonce_account.c.held_until_us > 0)
+    select(nonce_account.c.address).where(*_OF_OPTION, nonce_account.c.held_until_us > 0), str
 )
-_RELEASE = Statement(update(nonce_account).where(*_OF_OPTION).values(held_until_us=0))
-_RECORD_ADVANCE = Statement(
+_RELEASE = Command(update(nonce_account).where(*_OF_OPTION).values(held_until_us=0))
+_RECORD_ADVANCE = Command(
     update(nonce_account)
     .where(
         *_MATCHES_ACCOUNT,
@@ -130,12 +133,7 @@ _RECORD_ADVANCE = Statement(
 @operation
 def list_accounts(chain_id: str) -> Op[list[NonceHolding]]:
     """Return every recorded nonce account of a chain."""
-    return [
-        NonceHolding(
-            address, value, slot, until_us, None if status is None else PaymentStatus(status)
-        )
-        for address, value, slot, until_us, status in (yield _ALL(chain_id=chain_id))
-    ]
+    return (yield from _ALL.all(chain_id=chain_id))
 
 
 @operation
@@ -168,8 +166,7 @@ def find_free(
     """
     if request is not None and not (yield from _has_share(chain_id, len(addresses), request)):
         return None
-    rows = yield _FREE(chain_id=chain_id, accounts=addresses)
-    return FreeNonce(*rows[0]) if rows else None
+    return (yield from _FREE.first(chain_id=chain_id, accounts=addresses))
 
 
 @operation
@@ -188,7 +185,7 @@ def assign(
         raise NonceConflict(
             f"the nonces available to payment {resolved_build.payment_id} were taken"
         )
-    taken = yield _TAKE(
+    taken = yield from _TAKE.any(
         chain_id=chain_id,
         account=free_nonce.address,
         before=free_nonce.value,
@@ -205,7 +202,7 @@ def assign(
 @operation
 def has_nonce(chain_id: str, payment_id: str, option_id: str) -> Op[bool]:
     """Return whether an option has a nonce that was not released."""
-    return bool((yield _HAS_NONCE(chain_id=chain_id, whose=payment_id, which=option_id)))
+    return (yield from _HAS_NONCE.any(chain_id=chain_id, whose=payment_id, which=option_id))
 
 
 @operation
@@ -223,10 +220,10 @@ def record_advance(chain_id: str, address: str, before: str, now: str, slot: int
 def _has_share(chain_id: str, pool: int, request: NonceRequest) -> Op[bool]:
     """Return whether a request can have one of `pool` nonces beside the assigned nonces."""
     of_partner = 0
-    for payment_id, option_id, payer, partner_id in (yield _HELD(chain_id=chain_id)):
-        if (payment_id, option_id) == (request.payment_id, request.option_id):
+    for holder in (yield from _HELD.all(chain_id=chain_id)):
+        if (holder.payment_id, holder.option_id) == (request.payment_id, request.option_id):
             continue
-        if payment_id == request.payment_id or payer == request.payer:
+        if holder.payment_id == request.payment_id or holder.payer == request.payer:
             return False
-        of_partner += partner_id == request.partner_id
+        of_partner += holder.partner_id == request.partner_id
     return of_partner < max(1, pool // 2)

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import delete, func, select, update
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    insert,
-    is_in,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Command, Op, Statement, insert, is_in, operation, param
 from florin_server.db.tables.tables import confirm, failed_gas, payment
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.settlement.chain_txs import GasSpending, GasSpendingKind
@@ -45,29 +39,56 @@ class GasUsage:
         return sum(self.opening_gas_by_app.values())
 
 
+class _BookedGas(NamedTuple):
+    payment_id: str
+    kind: GasSpendingKind
+
+
+class _AppGas(NamedTuple):
+    app: str
+    kind: GasSpendingKind
+    gas: int
+
+
+class _PayerGas(NamedTuple):
+    payer: str
+    gas: int
+
+
+class _EndedPayment(NamedTuple):
+    id: str
+    status: PaymentStatus
+    tx_id: str | None
+    failure_detail: str | None
+    payer: str | None
+    app: str
+
+
 _BOOK = Statement(
     insert(failed_gas)
     .on_conflict_do_nothing()
-    .returning(failed_gas.c.payment_id, failed_gas.c.kind)
+    .returning(failed_gas.c.payment_id, failed_gas.c.kind),
+    _BookedGas,
 )
-_FAIL = Statement(
+_FAIL = Command(
     update(confirm)
     .where(is_in(confirm.c.payment_id, "ids"))
     .values(failures=confirm.c.failures + 1)
 )
 _SINCE = (failed_gas.c.at_us >= param("since_us"), failed_gas.c.chain_id == param("chain_id"))
 _BY_APP = Statement(
-    select(failed_gas.c.app, failed_gas.c.kind, func.sum(failed_gas.c.gas))
+    select(failed_gas.c.app, failed_gas.c.kind, func.sum(failed_gas.c.gas).label("gas"))
     .where(*_SINCE)
-    .group_by(failed_gas.c.app, failed_gas.c.kind)
+    .group_by(failed_gas.c.app, failed_gas.c.kind),
+    _AppGas,
 )
 _BY_PAYER = (
-    select(failed_gas.c.payer, func.sum(failed_gas.c.gas))
+    select(failed_gas.c.payer, func.sum(failed_gas.c.gas).label("gas"))
     .where(*_SINCE, failed_gas.c.kind == GasSpendingKind.FAILED)
     .group_by(failed_gas.c.payer)
 )
-_ABOVE = Statement(_BY_PAYER.having(func.sum(failed_gas.c.gas) >= param("most")))
-_OF_PAYERS = Statement(_BY_PAYER.where(is_in(failed_gas.c.payer, "payers")))
+_ABOVE = Statement(_BY_PAYER.having(func.sum(failed_gas.c.gas) >= param("most")), _PayerGas)
+_OF_PAYERS = Statement(_BY_PAYER.where(is_in(failed_gas.c.payer, "payers")), _PayerGas)
 _ENDED = Statement(
     select(
         payment.c.id,
@@ -78,7 +99,8 @@ _ENDED = Statement(
         confirm.c.app,
     )
     .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
-    .where(is_in(payment.c.id, "ids"))
+    .where(is_in(payment.c.id, "ids")),
+    _EndedPayment,
 )
 _FORGET = Statement(
     delete(failed_gas)
@@ -90,7 +112,8 @@ _FORGET = Statement(
             .limit(param("limit"))
         )
     )
-    .returning(failed_gas.c.tx_id)
+    .returning(failed_gas.c.tx_id),
+    str,
 )
 
 
@@ -99,7 +122,7 @@ def book(tx_id: str, chain_id: str, spent: Sequence[GasSpending], now_us: int) -
     """Count a transaction's lost gas, and failures of its payments, once; part of an operation."""
     failed: list[str] = []
     for spending in spent:
-        rows = yield _BOOK(
+        booked = yield from _BOOK.all(
             tx_id=tx_id,
             payment_id=spending.payment_id,
             chain_id=chain_id,
@@ -110,7 +133,7 @@ def book(tx_id: str, chain_id: str, spent: Sequence[GasSpending], now_us: int) -
             cost=spending.cost,
             at_us=now_us,
         )
-        failed += [payment_id for payment_id, kind in rows if kind is GasSpendingKind.FAILED]
+        failed += [payment_id for payment_id, kind in booked if kind is GasSpendingKind.FAILED]
     if failed:
         yield _FAIL(ids=failed)
 
@@ -119,20 +142,20 @@ def book(tx_id: str, chain_id: str, spent: Sequence[GasSpending], now_us: int) -
 def get_usage(chain_id: str, since_us: int, payer_max: int) -> Op[GasUsage]:
     """Return a chain's gas since a time; `payers` lost at least `payer_max`."""
     by_kind: dict[GasSpendingKind, dict[str, int]] = {kind: {} for kind in GasSpendingKind}
-    for app, kind, gas in (yield _BY_APP(chain_id=chain_id, since_us=since_us)):
+    for app, kind, gas in (yield from _BY_APP.all(chain_id=chain_id, since_us=since_us)):
         by_kind[kind][app] = int(gas)
     failed, opened = by_kind[GasSpendingKind.FAILED], by_kind[GasSpendingKind.OPENED]
     if not failed:
         return GasUsage(since_us, failed, opened, frozenset())
-    above = yield _ABOVE(chain_id=chain_id, since_us=since_us, most=payer_max)
+    above = yield from _ABOVE.all(chain_id=chain_id, since_us=since_us, most=payer_max)
     return GasUsage(since_us, failed, opened, frozenset(payer for payer, _ in above if payer))
 
 
 @operation
 def sum_by_payer(chain_id: str, since_us: int, payers: Collection[str]) -> Op[dict[str, int]]:
     """Return payers' (CAIP-10) lost gas on a chain since a time, without those who lost none."""
-    rows = yield _OF_PAYERS(chain_id=chain_id, since_us=since_us, payers=payers)
-    return {payer: int(gas) for payer, gas in rows}
+    usages = yield from _OF_PAYERS.all(chain_id=chain_id, since_us=since_us, payers=payers)
+    return {payer: int(gas) for payer, gas in usages}
 
 
 @operation
@@ -144,15 +167,16 @@ def list_paid_otherwise(
     It skips simulated payments, as the transactions may still have paid them.
     """
     entries = []
-    for payment_id, status, tx_id, detail, payer, app in (yield _ENDED(ids=payment_ids)):
-        own_hashes = {*hashes, simulation.format_tx_id(payment_id)}
-        failed = status is PaymentStatus.FAILED and detail != simulation.FAILURE_DETAIL
-        if failed or (status is PaymentStatus.SUCCEEDED and tx_id not in own_hashes):
-            entries.append((payment_id, payer or "", app))
+    for ended in (yield from _ENDED.all(ids=payment_ids)):
+        own_hashes = {*hashes, simulation.format_tx_id(ended.id)}
+        simulated = ended.failure_detail == simulation.FAILURE_DETAIL
+        failed = ended.status is PaymentStatus.FAILED and not simulated
+        if failed or (ended.status is PaymentStatus.SUCCEEDED and ended.tx_id not in own_hashes):
+            entries.append((ended.id, ended.payer or "", ended.app))
     return entries
 
 
 @operation
 def forget(until_us: int, limit: int) -> Op[int]:
     """Delete the gas of transactions before a time; return the least number of deleted rows."""
-    return len((yield _FORGET(until_us=until_us, limit=limit)))
+    return len((yield from _FORGET.all(until_us=until_us, limit=limit)))

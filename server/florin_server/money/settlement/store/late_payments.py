@@ -6,12 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Statement, operation, param
 from florin_server.db.tables.tables import payment
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Payment, PaymentOption, PaymentStatus
@@ -21,7 +16,9 @@ from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import held_money, payouts
 
-_LOCKED = Statement(select(*payment.c).where(payment.c.id == param("payment_id")).with_for_update())
+_LOCKED = Statement(
+    select(*payment.c).where(payment.c.id == param("payment_id")).with_for_update(), Payment
+)
 _PAID = frozenset({PaymentStatus.PROCESSING, PaymentStatus.SUCCEEDED})
 
 
@@ -44,8 +41,8 @@ def record(
     come `in_time`. `event` is the transaction, and a name that identifies the event however often
     it is read.
     """
-    (row,) = yield _LOCKED(payment_id=option.payment_id)
-    current_payment = Payment(*row).with_expiry(now_us)
+    stored_payment = yield from _LOCKED.single(payment_id=option.payment_id)
+    current_payment = stored_payment.with_expiry(now_us)
     if exact and (
         is_bound(current_payment, option) or (in_time and not is_late(current_payment, option))
     ):

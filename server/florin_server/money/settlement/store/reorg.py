@@ -8,10 +8,12 @@ same bytes. The status of a payment or a refund never changes.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import delete, func, null, select, update
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     is_in,
@@ -43,13 +45,25 @@ from florin_server.operations.store.quarantine import is_excluded
 # payments that transactions paid, and our transactions among these, by id
 AffectedItems = tuple[list[str], list[str]]
 
-_WATCH = Statement(upsert(watched_tx, "chain_id", "tx_hash"))
+
+class _ReopenedTransaction(NamedTuple):
+    id: str
+    hash: str
+
+
+class _PaidItem(NamedTuple):
+    tx_id: str
+    payout_id: str
+
+
+_WATCH = Command(upsert(watched_tx, "chain_id", "tx_hash"))
 _WATCHED = Statement(
     select(watched_tx.c.tx_hash, watched_tx.c.block_number, watched_tx.c.block_hash).where(
         watched_tx.c.chain_id == param("chain"), watched_tx.c.watcher == param("by")
-    )
+    ),
+    WatchedTransaction,
 )
-_FORGET = Statement(
+_FORGET = Command(
     delete(watched_tx).where(
         watched_tx.c.chain_id == param("chain"),
         watched_tx.c.watcher == param("by"),
@@ -64,7 +78,8 @@ _UNWATCH = Statement(
         watched_tx.c.watcher == param("by"),
         is_in(watched_tx.c.tx_hash, "hashes"),
     )
-    .returning(watched_tx.c.tx_hash)
+    .returning(watched_tx.c.tx_hash),
+    str,
 )
 _PAID_BY = Statement(
     select(payment.c.id)
@@ -75,7 +90,8 @@ _PAID_BY = Statement(
         confirm.c.chain_id == param("chain"),
         confirm.c.state == ConfirmationState.DONE,
     )
-    .order_by(payment.c.id)
+    .order_by(payment.c.id),
+    str,
 )
 _ENDED = Statement(
     select(chain_tx.c.id).where(
@@ -83,7 +99,8 @@ _ENDED = Statement(
         is_in(chain_tx.c.sender, "senders"),
         is_in(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash), "hashes"),
         chain_tx.c.state == TxState.FINAL,
-    )
+    ),
+    str,
 )
 _REOPEN = Statement(
     update(chain_tx)
@@ -98,15 +115,19 @@ _REOPEN = Statement(
         block_hash=null(),
         final_hash=null(),
     )
-    .returning(chain_tx.c.id, chain_tx.c.hash)
+    .returning(chain_tx.c.id, chain_tx.c.hash),
+    _ReopenedTransaction,
 )
 _PAYOUTS = Statement(
     select(chain_tx_item.c.tx_id, chain_tx_item.c.payout_id).where(
         is_in(chain_tx_item.c.tx_id, "ids"), chain_tx_item.c.payout_id.is_not(None)
-    )
+    ),
+    _PaidItem,
 )
-_HELD = Statement(select(chain_tx_item.c.payment_id).where(is_in(chain_tx_item.c.tx_id, "ids")))
-_BACK = Statement(
+_HELD = Statement.nullable(
+    select(chain_tx_item.c.payment_id).where(is_in(chain_tx_item.c.tx_id, "ids")), str
+)
+_BACK = Command(
     update(confirm)
     .where(
         is_in(confirm.c.payment_id, "ids"),
@@ -141,7 +162,7 @@ def list_watched(
     chain_id: str, watcher: ReorgWatcher = ReorgWatcher.SETTLER
 ) -> Op[list[WatchedTransaction]]:
     """Return the watched transactions."""
-    return [WatchedTransaction(*row) for row in (yield _WATCHED(chain=chain_id, by=watcher))]
+    return (yield from _WATCHED.all(chain=chain_id, by=watcher))
 
 
 @operation
@@ -155,8 +176,8 @@ def find_affected(
     chain_id: str, hashes: Collection[str], senders: Collection[str]
 ) -> Op[AffectedItems]:
     """Return the payments that transactions ended, and the keys' own transactions; a full scan."""
-    paid = [row[0] for row in (yield _PAID_BY(chain=chain_id, hashes=hashes))]
-    ours = [row[0] for row in (yield _ENDED(chain=chain_id, hashes=hashes, senders=senders))]
+    paid = yield from _PAID_BY.all(chain=chain_id, hashes=hashes)
+    ours = yield from _ENDED.all(chain=chain_id, hashes=hashes, senders=senders)
     return paid, ours
 
 
@@ -169,7 +190,7 @@ def undo_settlements(
     Our transactions are open again, and payments by others wait for settlement. Transactions that
     are not watched (any more) are left alone, so that nothing is reversed twice.
     """
-    if not (yield _UNWATCH(chain=chain_id, by=ReorgWatcher.SETTLER, hashes=hashes)):
+    if not (yield from _UNWATCH.any(chain=chain_id, by=ReorgWatcher.SETTLER, hashes=hashes)):
         return []
     payment_ids, tx_ids = affected_items
     held_moneys = yield from held_money.lock_by_transactions(chain_id, hashes)
@@ -183,10 +204,10 @@ def undo_settlements(
     waiting_ids, failed_ids = yield from _undo_held_money(held_moneys, now_us)
     undone += [waiting_id for waiting_id in waiting_ids if waiting_id not in undone]
     yield from effects.forget({*payment_ids, *undone, *failed_ids})
-    reopened = [row[0] for row in (yield _REOPEN(ids=tx_ids))]
+    reopened = [tx.id for tx in (yield from _REOPEN.all(ids=tx_ids))]
     for tx_id in reopened:
         yield from _undo_cost(tx_id, now_us)
-    reopened_payment_ids = {row[0] for row in (yield _HELD(ids=reopened))}
+    reopened_payment_ids = set((yield from _HELD.all(ids=reopened)))
     yield _BACK(
         ids=[undone_id for undone_id in undone if undone_id in reopened_payment_ids],
         next_state=ConfirmationState.SUBMITTED,
@@ -239,10 +260,10 @@ def undo_payouts(
     The transactions are open again. A transaction whose payout has since used another transaction
     stays as it is, because sending it again must not pay a second time.
     """
-    if not (yield _UNWATCH(chain=chain_id, by=ReorgWatcher.PAYOUTS, hashes=hashes)):
+    if not (yield from _UNWATCH.any(chain=chain_id, by=ReorgWatcher.PAYOUTS, hashes=hashes)):
         return []
     payout_ids_by_tx: dict[str, list[str]] = {tx_id: [] for tx_id in affected_items[1]}
-    for tx_id, payout_id in (yield _PAYOUTS(ids=list(payout_ids_by_tx))):
+    for tx_id, payout_id in (yield from _PAYOUTS.all(ids=list(payout_ids_by_tx))):
         payout_ids_by_tx[tx_id].append(payout_id)
     payouts_by_id = yield from payouts.lock(
         [payout_id for payout_ids in payout_ids_by_tx.values() for payout_id in payout_ids]
@@ -252,7 +273,7 @@ def undo_payouts(
         tx_payouts = [payouts_by_id[payout_id] for payout_id in payout_ids]
         if not all(_is_paid_by(tx_payout, hashes) for tx_payout in tx_payouts):
             continue
-        for _, tx_hash in (yield _REOPEN(ids=[tx_id])):
+        for _, tx_hash in (yield from _REOPEN.all(ids=[tx_id])):
             yield from _undo_cost(tx_id, now_us)
             for payout in tx_payouts:
                 yield from payouts.reopen(payout, tx_hash, now_us)

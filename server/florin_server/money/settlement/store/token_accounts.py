@@ -8,10 +8,12 @@ transaction provably opened nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import delete, func, select
 
 from florin_server.db.engine.query import (
+    Command,
     Op,
     Statement,
     StoreError,
@@ -50,13 +52,32 @@ class AccountNotOpenable(StoreError):  # noqa: N818  (a state of the world, not 
 _QUEUED = account_to_open.c
 _OPENED = opened_account.c
 _KEY = ["asset", "account"]
-_ENQUEUE = Statement(insert(account_to_open).on_conflict_do_nothing(index_elements=_KEY))
+
+
+class _QueuedAccount(NamedTuple):
+    asset: str
+    account: str
+    merchant_id: str | None
+
+
+class _MerchantCount(NamedTuple):
+    merchant_id: str | None
+    number: int
+
+
+class _MerchantPartner(NamedTuple):
+    id: str
+    partner_id: str
+
+
+_ENQUEUE = Command(insert(account_to_open).on_conflict_do_nothing(index_elements=_KEY))
 _QUEUE = Statement(
     select(_QUEUED.asset, _QUEUED.account, _QUEUED.merchant_id)
     .where(_QUEUED.chain_id == param("chain_id"))
-    .order_by(_QUEUED.at_us, _QUEUED.asset, _QUEUED.account)
+    .order_by(_QUEUED.at_us, _QUEUED.asset, _QUEUED.account),
+    _QueuedAccount,
 )
-_DROP = Statement(
+_DROP = Command(
     delete(account_to_open).where(
         _QUEUED.asset == param("asset_"), _QUEUED.account == param("account_")
     )
@@ -64,27 +85,31 @@ _DROP = Statement(
 _CLAIM = Statement(
     insert(opened_account)
     .on_conflict_do_nothing(index_elements=_KEY)
-    .returning(opened_account.c.asset)
+    .returning(opened_account.c.asset),
+    str,
 )
 _lock = insert(installation)
 # a row per chain that every opening changes first, as caps count the other openings
-_LOCK = Statement(
+_LOCK = Command(
     _lock.on_conflict_do_update(index_elements=["name"], set_={"value": _lock.excluded.value})
 )
 _FILTER_OPENED = Statement(
     select(_OPENED.asset, _OPENED.account).where(
         is_in(_OPENED.asset, "assets"), is_in(_OPENED.account, "accounts")
-    )
+    ),
+    AssetAccount,
 )
 _OF_DAY = Statement(
-    select(_OPENED.merchant_id, func.count())
+    select(_OPENED.merchant_id, func.count().label("number"))
     .where(_OPENED.chain_id == param("chain_id"), _OPENED.day == param("day"))
-    .group_by(_OPENED.merchant_id)
+    .group_by(_OPENED.merchant_id),
+    _MerchantCount,
 )
 _PARTNERS = Statement(
-    select(merchant.c.id, merchant.c.partner_id).where(is_in(merchant.c.id, "ids"))
+    select(merchant.c.id, merchant.c.partner_id).where(is_in(merchant.c.id, "ids")),
+    _MerchantPartner,
 )
-_FREE = Statement(delete(opened_account).where(is_in(_OPENED.opened_by, "ids")))
+_FREE = Command(delete(opened_account).where(is_in(_OPENED.opened_by, "ids")))
 
 
 class _DailyQuota:
@@ -127,7 +152,7 @@ def enqueue(opening: TokenAccountOpening, now_us: int) -> Op[None]:
     place, merchant_id = opening.destination, opening.merchant_id
     if (yield from _filter_opened([place])):
         return
-    queued = [row[2] for row in (yield _QUEUE(chain_id=place.chain_id))]
+    queued = [item.merchant_id for item in (yield from _QUEUE.all(chain_id=place.chain_id))]
     mine = queued.count(merchant_id) if merchant_id is not None else 0
     if len(queued) < QUEUE_MAX and mine < MERCHANT_QUEUE_MAX:
         yield _ENQUEUE(
@@ -144,10 +169,11 @@ def list_pending(
     chain_id: str, caps: DailyOpeningCaps, most: int, now_us: int
 ) -> Op[list[TokenAccountOpening]]:
     """Return queued places of a chain that can be opened today, the oldest first."""
-    rows = yield _QUEUE(chain_id=chain_id)
-    room = yield from _load_quota(chain_id, caps, now_us, [row[2] for row in rows])
+    queued = yield from _QUEUE.all(chain_id=chain_id)
+    merchant_ids = [item.merchant_id for item in queued]
+    room = yield from _load_quota(chain_id, caps, now_us, merchant_ids)
     openings: list[TokenAccountOpening] = []
-    for asset, account, merchant_id in rows:
+    for asset, account, merchant_id in queued:
         if len(openings) < most and room.try_take(merchant_id):
             openings.append(TokenAccountOpening(AssetAccount(asset, account), merchant_id))
     return openings
@@ -190,7 +216,7 @@ def claim(
     )
     yield from dequeue([each_opening.destination for each_opening in openings])
     for opening in openings:
-        taken = yield _CLAIM(
+        taken = yield from _CLAIM.any(
             asset=opening.destination.asset,
             account=opening.destination.account,
             chain_id=opening.destination.chain_id,
@@ -231,16 +257,16 @@ def dequeue(places: Sequence[AssetAccount]) -> Op[None]:
 
 def _filter_opened(places: Sequence[AssetAccount]) -> Op[set[AssetAccount]]:
     """Return which of the places were opened before."""
-    rows = yield _FILTER_OPENED(
+    opened = yield from _FILTER_OPENED.all(
         assets={asset_account.asset for asset_account in places},
         accounts={asset_account.account for asset_account in places},
     )
-    return {AssetAccount(*row) for row in rows}.intersection(places)
+    return set(opened).intersection(places)
 
 
 def _count_opened_today(chain_id: str, now_us: int) -> Op[dict[str | None, int]]:
     """Return how many places were opened today, by merchant."""
-    return dict([tuple(row) for row in (yield _OF_DAY(chain_id=chain_id, day=now_us // _DAY_US))])
+    return dict((yield from _OF_DAY.all(chain_id=chain_id, day=now_us // _DAY_US)))
 
 
 def _load_quota(
@@ -253,4 +279,4 @@ def _load_quota(
 def _find_partners(merchants: Iterable[str | None]) -> Op[dict[str, str]]:
     """Return the partner of each merchant."""
     ids = {each_merchant for each_merchant in merchants if each_merchant is not None}
-    return {row[0]: row[1] for row in (yield _PARTNERS(ids=ids))}
+    return dict((yield from _PARTNERS.all(ids=ids)))

@@ -4,28 +4,22 @@ from __future__ import annotations
 
 from sqlalchemy import select
 
-from florin_server.db.engine.query import (
-    Op,
-    Statement,
-    operation,
-    param,
-    upsert,
-)
+from florin_server.db.engine.query import Command, Op, Statement, operation, param, upsert
 from florin_server.db.tables.tables import relayer
 
-_NOTE = Statement(upsert(relayer, "chain_id", "sender"))
+_NOTE = Command(upsert(relayer, "chain_id", "sender"))
 _NEXT = Statement(
     select(relayer.c.next_nonce).where(
         relayer.c.chain_id == param("chain_id"), relayer.c.sender == param("sender")
-    )
+    ),
+    int,
 )
 
 
 @operation
 def find_next_nonce(chain_id: str, sender: str) -> Op[int | None]:
     """Return the nonce after the last recorded nonce; None if none was recorded."""
-    rows = yield _NEXT(chain_id=chain_id, sender=sender)
-    return rows[0][0] if rows else None
+    return (yield from _NEXT.first(chain_id=chain_id, sender=sender))
 
 
 @operation
