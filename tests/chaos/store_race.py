@@ -21,14 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from florin_server.accounts.store import keys, standing
-from florin_server.db.engine.query import (
-    Op,
-    Operation,
-    Row,
-    Statement,
-    operation,
-    param,
-)
+from florin_server.db.engine.query import Op, Operation, Statement, operation, param
 from florin_server.db.engine.store import Store
 from florin_server.db.tables.tables import lease, payment
 from florin_server.domain.accounts.account import ApiKey, CredentialStatus
@@ -315,8 +308,8 @@ def _stale_key() -> None:
     """Trust a cached key status, whatever changed meanwhile."""
     refusal, existing = standing._find_refusal, {}  # noqa: SLF001
 
-    def remembered(used: CredentialStatus, rows: list[Row]) -> Any:
-        return refusal(used, existing.setdefault(used, rows))
+    def remembered(used: CredentialStatus, key_status: Any) -> Any:
+        return refusal(used, existing.setdefault(used, key_status))
 
     standing._find_refusal = remembered  # noqa: SLF001
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from types import FunctionType, ModuleType
 from typing import Any
 
-from florin_server.app import hints, housekeeping
+from florin_server.app import housekeeping, process_bus
 from florin_server.app import workers as jobs
 from florin_server.app.core import Core
 
@@ -45,7 +45,7 @@ class WorkerCodeScan:
         self._seen: set[FunctionType] = set()
         for module in (
             *import_parts("worker"),
-            *import_modules(hints),
+            *import_modules(process_bus),
             *import_modules(housekeeping),
             jobs,
         ):
