@@ -22,6 +22,6 @@ def test_undecided_payment_is_polled_every_second_on_any_chain(settle_s):
     assert compute_poll_ms(UNDECIDED, settle_s) == 1000
 
 
-@pytest.mark.parametrize("status", set(PaymentStatus) - {UNDECIDED, PROCESSING})
+@pytest.mark.parametrize("status", sorted(set(PaymentStatus) - {UNDECIDED, PROCESSING}))
 def test_final_payment_is_not_polled(status):
     assert compute_poll_ms(status, 1) is None
