@@ -24,7 +24,7 @@ ChildSpawner = Callable[[int, Sequence[str]], Awaitable[ChildProcess]]
 _DEAD_MAX = 64
 
 
-class StartupFailed(Exception):  # noqa: N818  (the process has told the reason)
+class StartupFailed(Exception):  # noqa: N818  (the process has reported the reason)
     """A process never answered, and none like it will: nothing is started."""
 
 

@@ -276,7 +276,7 @@ class WebhookDeliverer:
     async def _send(
         self, delivery: WebhookDeliveryClaim, message: WebhookMessage, headers: dict[str, str]
     ) -> None:
-        core, begun = self._core, time.monotonic()
+        core, began_s = self._core, time.monotonic()
         answer: HttpResponse | RequestFailed
         try:
             answer = await self._outbound.send(
@@ -299,7 +299,7 @@ class WebhookDeliverer:
         except RequestFailed as error:
             answer = error
         now_us = core.clock.now_us()
-        took_ms = int((time.monotonic() - begun) * 1000)
+        took_ms = int((time.monotonic() - began_s) * 1000)
         attempt = _build_attempt(delivery, message, answer, now_us, took_ms)
         if attempt.is_success:
             await core.store.write(

@@ -188,9 +188,9 @@ def _load_manifest(
     path: Path, spec: ExportSpec, origin: str, since: ExportCursor | None
 ) -> ExportManifest:
     if not (path / MANIFEST).exists():
-        begun = ExportCursor(origin) if since is None else since
-        _check_origin(begun, origin, "the cursor")
-        return ExportManifest(spec, begun)
+        cursor = ExportCursor(origin) if since is None else since
+        _check_origin(cursor, origin, "the cursor")
+        return ExportManifest(spec, cursor)
     if since is not None:
         raise ExportError(f"{path} already has a cursor: leave out --since, or name a new folder")
     manifest = read_manifest(path)

@@ -295,10 +295,10 @@ async def record_opening_balances(app: _Context, rail: Rail) -> bool:
     if not required:
         return True
     held = await _read_chain_balances(app, rail, required)
-    begun = await app.store.write(
+    opened = await app.store.write(
         _record_opening_balances(rail, chains, seen, held, app.clock.now_us())
     )
-    return begun >= required
+    return opened >= required
 
 
 @on_snapshot
@@ -311,13 +311,13 @@ def _record_opening_balances(
 ) -> Op[set[WalletAsset]]:
     now = yield from books.read_snapshot(chains)
     lines = {line.wallet: line for line in _build_lines([rail], chain_balances, expected, now)}
-    begun = {
+    opening_balances = {
         place: lines[place].difference
         for place in chain_balances
         if lines[place].is_quiet and lines[place].difference >= 0
     }
-    yield from books.open_books(begun, now_us)
-    return set(begun)
+    yield from books.open_books(opening_balances, now_us)
+    return set(opening_balances)
 
 
 # ---- the operator's adjustments

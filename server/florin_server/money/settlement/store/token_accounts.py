@@ -205,7 +205,7 @@ def claim(
 
     The places leave the queue. Raise AccountNotOpenable if a merchant's place was opened before, or
     today's caps are reached. Our own treasury's places can come with several payments at once, as
-    nobody takes their rent.
+    no one takes their rent.
     """
     if not openings:
         return

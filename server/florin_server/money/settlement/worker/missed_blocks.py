@@ -68,7 +68,7 @@ class MissedBlocks:
         self.problem = ""  # what keeps blocks from being read
 
     async def load(self) -> None:
-        """Find out which blocks nobody followed; the newest is the head."""
+        """Find out which blocks no worker followed; the newest is the head."""
         if self._direct is None:
             return
         chain, head = self._rail.chain_id, self._follower.head
