@@ -155,11 +155,15 @@ def never_hit(outcomes: Collection[Outcome]) -> set[tuple[str, str]]:
 
 
 def drop_workers(points: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
-    """Return the calls at these points, by any worker.
+    """Return the calls at these points, by any worker, and whether they failed once or repeatedly.
 
-    A worker that polls at its own times makes some of its calls in some rounds only.
+    A worker that polls at its own times makes some of its calls in some rounds only, and names an
+    item in some of them only. That decides whether the call fails in a row or for an item.
     """
-    return {(kind, point.partition(": ")[2]) for kind, point in points}
+    return {
+        ("once" if kind == "once" else "repeatedly", point.partition(": ")[2])
+        for kind, point in points
+    }
 
 
 async def run_first(

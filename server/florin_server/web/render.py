@@ -18,7 +18,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from florin_server.domain.text import escape_unsafe, escape_unsafe_texts
-from florin_server.web.assets import get_asset_url
+from florin_server.web.assets import build_data_url, get_asset_url
 from florin_server.web.language import LANGUAGES
 
 
@@ -51,7 +51,9 @@ _TEMPLATES: Final = Environment(
 )
 
 # empty unless a page passes a theme
-_TEMPLATES.globals.update(asset=get_asset_url, languages=LANGUAGES, theme="")
+_TEMPLATES.globals.update(
+    asset=get_asset_url, icon=build_data_url("site/icon.svg"), languages=LANGUAGES, theme=""
+)
 
 HttpHeaders = tuple[tuple[bytes, bytes], ...]
 
