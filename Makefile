@@ -1,4 +1,4 @@
-# setup: create .venv and install Florin
+# setup: create .venv and install Florin with the sandbox · install: the same without the sandbox, for production
 # demo: start the service and make one payment · up: start the service
 # check: run the quick tests · verify: check format, types, imports and generated files, without tests
 # test: run verify and all tests except slow ones; with CI=true also those, and PostgreSQL
@@ -26,15 +26,22 @@ DEV := $(BIN)/pytest
 # an installation that failed is not taken for a finished one
 .DELETE_ON_ERROR:
 
-.PHONY: setup demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
+.PHONY: setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
-$(RUN): requirements.lock pyproject.toml client/pyproject.toml gateway/pyproject.toml gateway/options/pyproject.toml
+$(RUN): requirements-sandbox.lock $(addsuffix /pyproject.toml,. client gateway gateway/options sandbox)
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-sandbox.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e gateway/options -e gateway -e client -e . -e sandbox
+	touch $@
+
+# for production: without the sandbox and the tools; `florin` stays old, so that `setup` adds the sandbox
+install:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e gateway/options -e gateway -e client -e .
-	touch $@
+	touch -t 200001010000 $(RUN)
 
 $(DEV): $(RUN) requirements-dev.lock
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
@@ -107,7 +114,7 @@ mutate: $(DEV)
 verify: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/codespell *.md client deploy docs examples gateway notebooks protos server tests tools
+	$(BIN)/codespell *.md client contracts deploy docs examples gateway notebooks protos sandbox server tests tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python protos/generate.py --check
@@ -155,7 +162,7 @@ fuzz-wallet: $(DEV)
 	$(BIN)/python -m tests.fuzz.payer
 
 prove: $(DEV)
-	$(BIN)/python -m tests.solidity
+	$(BIN)/python -m contracts.proofs
 
 tamper: $(DEV)
 	$(BIN)/python -m tests.chaos.tamper_evm --count 100000
@@ -165,19 +172,22 @@ fmt: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# client and gateway are not in the lock files: `setup` installs them from their folders
+# these are not in the lock files: `setup` installs them from their folders
+OURS := florin-client florin-pay florin-sandbox grpc-rest-gateway grpc-rest-gateway-options
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
-	--no-emit-package florin-client --no-emit-package grpc-rest-gateway --no-emit-package grpc-rest-gateway-options \
-	pyproject.toml --extra docs --extra postgres
+	$(OURS:%=--no-emit-package %) --extra docs --extra postgres pyproject.toml
 
+# what production installs, then with the sandbox, then with the tools
 lock: $(DEV)
 	$(COMPILE) -o requirements.lock
-	$(COMPILE) --group dev -o requirements-dev.lock
+	$(COMPILE) --extra sandbox -o requirements-sandbox.lock
+	$(COMPILE) --extra sandbox --group dev -o requirements-dev.lock
 
-CONTRACTS := server/florin_server/devnet/contracts
+TEST_CONTRACTS := sandbox/florin_sandbox/devnet/contracts
 
 contracts:
 	mkdir -p build/solc
-	cp $(CONTRACTS)/package*.json build/solc/
+	cp contracts/package*.json build/solc/
 	cd build/solc && npm ci --ignore-scripts --no-audit --no-fund
-	node $(CONTRACTS)/build.mjs $(CONTRACTS)/artifacts.json build/solc
+	node contracts/build.mjs build/solc contracts/src server/florin_server/rails/evm/setup/artifacts.json build/contracts
+	node contracts/build.mjs build/solc $(TEST_CONTRACTS) $(TEST_CONTRACTS)/artifacts.json

@@ -43,9 +43,9 @@ from florin.v1.partner_pb2 import (
 from florin.v1.payment_pb2 import PaymentStatus
 from florin_client import AsyncClient
 from florin_client.wallet import Wallet
+from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.app.home import StateFolder
 from florin_server.app.operator.client import open_operator
-from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.setup.deployment import DEPLOYER, DEPLOYER_CODE
 from florin_server.settings import Settings

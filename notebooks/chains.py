@@ -18,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from florin_server.app.home import StateFolder
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.solana import SolanaDevChain, SolanaDevSettings
-from florin_server.simulation.audit.blocks import (
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.solana import SolanaDevChain, SolanaDevSettings
+from florin_sandbox.simulation.audit.blocks import (
     ZERO_ADDRESS,
     compute_gas_cost,
     list_payment_events,
 )
-from florin_server.simulation.nodes import SandboxNode
+from florin_sandbox.simulation.nodes import SandboxNode
+from florin_server.app.home import StateFolder
 from target import LabError
 
 _BATCH = 500

@@ -38,7 +38,8 @@ WEEK = {"seed": 7, "payments": 400, "days": 7}
 _KEPT = 8
 _INTEGERS = {pa.int64(): pd.Int64Dtype()}
 # logs of the simulated service are no news in a notebook
-logging.getLogger("florin_server").addHandler(logging.NullHandler())
+for name in ("florin_server", "florin_sandbox"):
+    logging.getLogger(name).addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,9 @@ def load(
 def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
     """Return the state folder after simulated days; the first run takes a while."""
     # imported here: tables of a remote Florin need no server
+    from florin_sandbox.simulation import knobs as choices
+    from florin_sandbox.simulation.run import simulate
     from florin_server.settings import Settings
-    from florin_server.simulation import knobs as choices
-    from florin_server.simulation.run import simulate
 
     try:
         chosen = choices.SimulationConfig(seed=seed, payments=payments, days=days, **knobs)
@@ -113,10 +114,12 @@ def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
 
 def _code() -> str:
     """Return a digest of the simulating code: days of other code are not reused."""
+    import florin_sandbox
     import florin_server
 
-    root = Path(florin_server.__file__).parent
-    files = ((str(path.relative_to(root)), path.stat()) for path in sorted(root.rglob("*.py")))
+    roots = [Path(package.__file__).parent for package in (florin_server, florin_sandbox)]
+    paths = [(root, path) for root in roots for path in sorted(root.rglob("*.py"))]
+    files = ((str(path.relative_to(root.parent)), path.stat()) for root, path in paths)
     fingerprints = [(name, stat.st_size, stat.st_mtime_ns) for name, stat in files]
     return hashlib.sha256(repr(fingerprints).encode()).hexdigest()
 

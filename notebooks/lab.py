@@ -243,7 +243,7 @@ async def _connected(env: Env, stack: AsyncExitStack) -> Lab:
 
 async def _served(home: Path, stack: AsyncExitStack, settings: Mapping[str, Any]) -> Env:
     # imported here: a notebook with a remote Florin needs no server
-    from florin_server.app.demo_accounts import ensure_demo_accounts
+    from florin_sandbox.demo_accounts import ensure_demo_accounts
     from florin_server.app.service import FlorinService
     from florin_server.settings import Settings
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import uvloop
 from coincurve import PrivateKey
-from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
 from florin_server.domain.chains.evm.signatures import derive_address
 from florin_server.domain.chains.evm.typed_data import Eip712Domain, ReceiveWithAuthorization

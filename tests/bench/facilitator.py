@@ -23,7 +23,7 @@ from typing import Any
 import uvloop
 from eth_account import Account
 from eth_utils import to_checksum_address
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.rails.evm.sending.transactions import EvmSigner
 
 from tests.bench import verify

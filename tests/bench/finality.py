@@ -14,8 +14,8 @@ from contextlib import ExitStack
 from typing import Any
 
 import orjson
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.base.clock import SystemClock
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.networks.registry import find_network
 

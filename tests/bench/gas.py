@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem

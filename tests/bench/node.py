@@ -25,7 +25,7 @@ import orjson
 import pytest
 import uvloop
 from aiohttp import web
-from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 
 from tests.bench import load
 from tests.bench.florin import cpu_s

@@ -15,9 +15,9 @@ from contextlib import suppress
 
 import pytest
 from eth_account import Account
+from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.base.clock import SystemClock
-from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import load_artifact
 from florin_server.rails.connection.jsonrpc import (
     HttpTransport,
     JsonRpcClient,
@@ -64,7 +64,7 @@ async def _measured(name: str, transport: RpcTransport) -> list[Figure]:
     rpc = JsonRpcClient(transport)
     try:
         tokens = await _tokens(rpc)
-        multicall = await _deploy(rpc, load_artifact("TestMulticall").bytecode)
+        multicall = await _deploy(rpc, load_artifact("TestMulticall").init)
         figures = []
         for accounts, count in SIZES:
             figures += await _size(name, rpc, multicall, accounts, tokens[:count])
@@ -133,7 +133,7 @@ class _OneByOne(EvmReader):
 
 async def _tokens(rpc: JsonRpcClient) -> list[Asset]:
     owner = bytes.fromhex(DEVNET.faucet[2:]).rjust(32, b"\0")
-    code = load_artifact("TestDollar").bytecode + owner
+    code = load_artifact("TestDollar").init + owner
     return [
         build_token_asset(make_chain_settings(), make_asset(await _deploy(rpc, code)))
         for _ in range(TOKENS)

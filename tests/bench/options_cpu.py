@@ -39,7 +39,7 @@ CONNECTIONS = 8
 _NODE, _WORKERS, _STORE = "node", "workers", "store"
 # the innermost call decides, by the first fragment that its module's path contains
 PARTS = {
-    "florin_server/devnet/": _NODE,
+    "florin_sandbox/devnet/": _NODE,
     "florin_server/db/": _STORE,
     "/store/": _STORE,
     "/store.py": _STORE,

@@ -16,7 +16,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
 from coincurve import PrivateKey
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.signatures import derive_address
 from florin_server.rails.evm.sending.transactions import EvmSigner
 

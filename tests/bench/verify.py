@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import uvloop
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.typed_data import get_digest
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.connection.coalesce import LIMIT

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from florin_sandbox.simulation.audit.facts import StoredFacts
 from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
 from florin_server.rails.evm.sending.fees import (
     WALLET_GAS,
@@ -16,7 +17,6 @@ from florin_server.rails.evm.sending.fees import (
     compute_payment_share,
     compute_transaction_gas,
 )
-from florin_server.simulation.audit.facts import StoredFacts
 
 from tests.chaos.facts import Chain, Sent
 from tests.chaos.plan import FOES, Mood

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 import aiohttp
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import history
 

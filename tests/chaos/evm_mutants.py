@@ -14,7 +14,7 @@ from typing import Any
 
 from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.domain.chains.evm.signatures import CURVE_ORDER
 from florin_server.domain.payments.payment import Payment, PaymentOption
 

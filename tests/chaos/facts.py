@@ -6,13 +6,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from florin_server.domain.chains.evm import abi
-from florin_server.simulation.audit.blocks import (
+from florin_sandbox.simulation.audit.blocks import (
     AuditedEvmChain,
     compute_gas_cost,
     list_payment_events,
 )
-from florin_server.simulation.audit.ground import TOKENS, USD
+from florin_sandbox.simulation.audit.ground import TOKENS, USD
+from florin_server.domain.chains.evm import abi
 
 from tests.chaos.story import SAVINGS
 from tests.chaos.stranger import ADDRESS, decode_settlement

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from florin.v1 import held_pb2, screening_pb2
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.sending.fees import WALLET_GAS

@@ -23,7 +23,7 @@ from pathlib import Path
 
 import aiohttp
 import uvloop
-from florin_server.app.demo_accounts import ensure_demo_accounts
+from florin_sandbox.demo_accounts import ensure_demo_accounts
 from florin_server.app.service import FlorinService
 from florin_server.money.ledger.store import ledger
 from florin_server.money.settlement.store import chain_txs

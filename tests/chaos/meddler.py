@@ -13,7 +13,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settler import PayArguments
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eth_account import Account
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from solders.keypair import Keypair
 
 from tests.chaos.plan import Mood, Order, Way

@@ -27,8 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
+from florin_sandbox.demo_accounts import ensure_demo_accounts
 from florin_server.accounts.service import destinations, merchants
-from florin_server.app.demo_accounts import ensure_demo_accounts
 from florin_server.app.service import FlorinService
 from florin_server.db.engine.query import Op, operation
 from florin_server.idempotency import service as idempotent

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 
 import aiohttp
 import uvloop
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.db.tables.payouts import OWED_PREDICATE
-from florin_server.devnet.genesis import DEVNET
 from florin_server.money.ledger.store import ledger
 from florin_server.money.opening import open_store
 from florin_server.money.payments.store import history

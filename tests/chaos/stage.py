@@ -15,14 +15,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from florin_sandbox import demo
+from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
+from florin_sandbox.simulation.audit.ground import (
+    ETHER,
+    EUR,
+    EVM,
+    USD,
+)
 from florin_server.accounts.store import destinations, merchants
-from florin_server.app import demo
 from florin_server.app.chains.keys import ChainKeyring
 from florin_server.app.home import StateFolder
 from florin_server.app.service import FlorinService
 from florin_server.db.engine.query import Op, operation
-from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
-from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.payments.payment import Destination
 from florin_server.rails.connection import health
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
@@ -38,12 +44,6 @@ from florin_server.settings import (
     FailedGasSettings,
     LimitSettings,
     Settings,
-)
-from florin_server.simulation.audit.ground import (
-    ETHER,
-    EUR,
-    EVM,
-    USD,
 )
 from solders.keypair import Keypair
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from solders.transaction import VersionedTransaction
 
 from tests.chaos.foes import Foes

@@ -14,7 +14,7 @@ from typing import Any
 
 import eth_abi
 import rlp
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.erc6492 import OPEN

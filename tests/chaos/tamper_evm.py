@@ -25,7 +25,7 @@ from typing import Any
 
 from eth_abi import decode
 from eth_abi.exceptions import DecodingError
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments import results

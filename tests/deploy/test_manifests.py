@@ -295,9 +295,9 @@ def test_compose_looks_whether_florin_is_ready(compose):
 
 
 def test_it_installs_as_make_does():
-    """It runs the commands of `make setup`, into the same path below another folder."""
+    """It runs the commands of `make install`, into the same path below another folder."""
     makefile = (ROOT / "Makefile").read_text()
-    recipe = makefile.partition("$(RUN): ")[2].partition("\n\n")[0]
+    recipe = makefile.partition("\ninstall:")[2].partition("\n\n")[0]
     ours = [item for item in re.findall(r"^\t(.*)$", recipe, re.MULTILINE) if "pip" in item]
     theirs = [text for text in of("RUN") if " pip " in text]
     changes = {"$(BIN)": ".venv/bin", "-e .": "./source", "-e ": "./source/"}

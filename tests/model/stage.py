@@ -15,7 +15,7 @@ from unittest import mock
 
 import grpc
 import uvloop
-from florin_server.app import demo
+from florin_sandbox import demo
 from florin_server.app.chains import connected
 from florin_server.app.servers.grpc_server import PUBLIC_SERVICES
 from florin_server.app.service import FlorinService

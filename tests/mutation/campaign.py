@@ -24,8 +24,8 @@ _PACKAGE = "florin_server"
 # what tests read and import besides the mutated code
 BESIDE = (
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md", "Makefile", "docs"),
-    *("client", "gateway", "notebooks", "protos", "tools", "deploy"),
-    *("pyproject.toml", "requirements.lock", "requirements-dev.lock"),
+    *("client", "contracts", "gateway", "notebooks", "protos", "sandbox", "tools", "deploy"),
+    *("pyproject.toml", "requirements.lock", "requirements-sandbox.lock", "requirements-dev.lock"),
 )
 # texts for people can have any wording
 _WORDS = (r"\b_log\.\w+\(", r"\braise \w+\(")

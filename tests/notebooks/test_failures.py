@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from data import FIRST_DAY
-from florin_server.simulation.knobs import SimulationConfig
-from florin_server.simulation.population import generate_plan
+from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.population import generate_plan
 
 from tests.support.notebooks import FOLDER, get_printed, run_notebook
 

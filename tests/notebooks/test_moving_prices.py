@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from data import FIRST_DAY, load
-from florin_server.simulation.knobs import SimulationConfig
-from florin_server.simulation.rates import PriceWalk
+from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.rates import PriceWalk
 
 from tests.support.notebooks import FOLDER, get_printed, run_notebook
 

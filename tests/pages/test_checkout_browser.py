@@ -6,7 +6,7 @@ import re
 
 import pytest
 import pytest_asyncio
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.web.language import LANGUAGES
 from playwright.async_api import Page, Response, expect
 

@@ -6,7 +6,7 @@ import re
 
 import pytest
 import pytest_asyncio
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 
 from tests.support.desk import ORDER, PAY_URL, open_service
 from tests.support.page_texts import get_headers, get_text

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from eth_account import Account
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 from playwright.async_api import Page, expect
 
 from tests.support.browser import list_violations, open_visitor

@@ -13,11 +13,11 @@ from typing import Any
 import aiohttp
 from eth_account import Account
 from eth_utils import keccak
+from florin_sandbox.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
+from florin_sandbox.devnet.faults import FaultEffect, FaultPlan, PlannedFault
+from florin_sandbox.devnet.genesis import DEVNET
+from florin_sandbox.devnet.gifts import compute_gift
 from florin_server.base.clock import Clock, TestClock
-from florin_server.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
-from florin_server.devnet.faults import FaultEffect, FaultPlan, PlannedFault
-from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.gifts import compute_gift
 
 from tests.support.anvil import CHAIN_ID
 

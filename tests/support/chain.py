@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import aiohttp
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 
 
 class ChainClient:

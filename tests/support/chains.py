@@ -14,16 +14,16 @@ from typing import Any, Protocol
 import aiohttp
 import rlp
 from eth_utils import keccak
-from florin_server.app.chains import connected
-from florin_server.app.chains.embedded import RunningEmbeddedChain
-from florin_server.app.demo_accounts import ensure_demo_accounts
+from florin_sandbox.chains import evm
+from florin_sandbox.demo_accounts import ensure_demo_accounts
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.evm.block_rules import BlockRules
+from florin_sandbox.devnet.evm.schedule import GasSchedule
+from florin_sandbox.devnet.evm.token_fees import TokenFees
+from florin_sandbox.devnet.genesis import DEVNET, FAUCET_WEI, load_artifact
+from florin_server.app.sandbox import RunningEmbeddedChain
 from florin_server.app.service import FlorinService
 from florin_server.base.clock import Clock, SystemClock, TestClock
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.evm.block_rules import BlockRules
-from florin_server.devnet.evm.schedule import GasSchedule
-from florin_server.devnet.evm.token_fees import TokenFees
-from florin_server.devnet.genesis import DEVNET, FAUCET_WEI, load_artifact
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.settings import EmbeddedChainSettings, Settings
 
@@ -115,7 +115,7 @@ class AnvilChains:
 
     def settings(self, chosen: Settings, clock: Clock | None) -> Settings:
         self._begin(clock or SystemClock(), automine=True)
-        embedded_chain = connected.build_embedded_chain(chosen, TREASURY)
+        embedded_chain = evm.build_chain(chosen, TREASURY)
         chain = embedded_chain.model_copy(
             update={
                 "rpc_url": self._anvil.url,
@@ -183,11 +183,11 @@ def deploy_devnet_contracts(running: anvil.AnvilProcess) -> None:
     owner = bytes.fromhex(faucet[2:]).rjust(32, b"\0")
     for nonce, (code, place) in enumerate(
         (
-            (load_artifact("PaySettler").bytecode, DEVNET.settler),
-            (load_artifact("TestDollar").bytecode + owner, DEVNET.token.address),
-            (load_artifact("TestEuro").bytecode + owner, DEVNET.euro.address),
-            (load_artifact("Opener").bytecode, DEVNET.opener),
-            (load_artifact("DevWalletFactory").bytecode, DEVNET.wallet_factory),
+            (load_artifact("PaySettler").init, DEVNET.settler),
+            (load_artifact("TestDollar").init + owner, DEVNET.token.address),
+            (load_artifact("TestEuro").init + owner, DEVNET.euro.address),
+            (load_artifact("Opener").init, DEVNET.opener),
+            (load_artifact("DevWalletFactory").init, DEVNET.wallet_factory),
         )
     ):
         created = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]

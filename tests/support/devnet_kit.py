@@ -12,8 +12,8 @@ from eth_abi import decode, encode
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from eth_hash.auto import keccak
+from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.base.clock import Clock, TestClock
-from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.domain.chains.evm.route import RouteKind
 
 START_S = 1_800_000_000

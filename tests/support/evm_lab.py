@@ -10,8 +10,8 @@ from typing import Any
 
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
+from florin_sandbox.devnet.evm import DEVNET, EvmDevChain
 from florin_server.base.clock import TestClock
-from florin_server.devnet.evm import DEVNET, EvmDevChain
 from florin_server.domain.payments.payment import (
     Action,
     Confirmation,

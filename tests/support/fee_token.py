@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.evm.schedule import GasSchedule
-from florin_server.devnet.evm.token_fees import TokenFees
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm.schedule import GasSchedule
+from florin_sandbox.devnet.evm.token_fees import TokenFees
 from florin_server.domain.chains.evm import abi
 from florin_server.rails.evm.gas_money import FEE_MANAGER, SET_USER_TOKEN
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import rlp
 from eth_utils import keccak
-from florin_server.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
-from florin_server.devnet.evm.token_fees import TokenFees
-from florin_server.devnet.genesis import FAUCET_WEI, load_artifact
+from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.evm.token_fees import TokenFees
+from florin_sandbox.devnet.genesis import FAUCET_WEI, load_artifact
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.setup.deployment import DEPLOYER_CODE
@@ -62,7 +62,7 @@ class AnvilForeignChain:
         self._anvil = running
         faucet = bytes.fromhex(DEVNET.faucet[2:])
         running.ask("anvil_setBalance", DEVNET.faucet, hex(FAUCET_WEI))
-        code = load_artifact("TestDollar").bytecode + faucet.rjust(32, b"\0")
+        code = load_artifact("TestDollar").init + faucet.rjust(32, b"\0")
         self._by_faucet(0, data=code, gas=4_000_000)
         self.token = "0x" + keccak(rlp.encode([faucet, 0]))[12:].hex()
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.accounts.account import WalletApp
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from florin.v1 import payout_pb2
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 
 from tests.support.desk import ServiceHarness
 from tests.support.installation import open_operator

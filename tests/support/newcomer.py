@@ -21,7 +21,7 @@ from tests.support.documents import ROOT
 
 PATIENCE_S = 120
 # packages that are installed in place
-ROOTS = ("client/gen", "client", "server", "gateway/options", "gateway")
+ROOTS = ("client/gen", "client", "server", "gateway/options", "gateway", "sandbox")
 
 
 @dataclass

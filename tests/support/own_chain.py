@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings
 
 CHAIN_ID = 31338

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.app.role import FULL_ROLE, ProcessRole
 from florin_server.app.service import FlorinService
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.settings import EmbeddedChainSettings

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.accounts.store import destinations
-from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import payouts

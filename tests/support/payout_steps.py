@@ -56,7 +56,7 @@ async def is_notified(desk: PayoutHarness, payout_id: str, work: Awaitable[Any])
 async def send_transaction_first(desk: PayoutHarness, to: str, fees: dict[str, Any]) -> None:
     """Send a third party's call that is mined before all that wait."""
     from eth_account import Account
-    from florin_server.devnet.evm import DEVNET
+    from florin_sandbox.devnet.evm import DEVNET
 
     nonce = await desk.lab.control.call("eth_getTransactionCount", DEVNET.faucet, "pending")
     content = {**fees, "nonce": int(nonce, 16), "to": bytes.fromhex(to[2:]), "data": b"\x01"}

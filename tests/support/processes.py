@@ -16,12 +16,12 @@ from typing import Self
 
 import aiohttp
 from eth_account import Account
-from florin_server.app import demo
+from florin_sandbox import demo
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.app.app import build_app, build_core
 from florin_server.app.home import StateFolder, replace_private_file
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.store import Store
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.money.opening import open_store
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner

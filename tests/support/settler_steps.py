@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Action
 from florin_server.money.payments.service.create import NewPayment, create
 from florin_server.money.payments.service.options import list_options

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.accounts.store import destinations
-from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.payments.payment import Destination
 
 from tests.support.desk import PartnerTenant, ServiceHarness

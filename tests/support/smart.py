@@ -10,7 +10,7 @@ from eth_abi import encode
 from eth_account.messages import encode_typed_data
 from eth_account.signers.local import LocalAccount
 from eth_hash.auto import keccak
-from florin_server.devnet.genesis import DEVNET, load_artifact
+from florin_sandbox.devnet.genesis import DEVNET, load_artifact
 from florin_server.domain.chains.evm import abi
 
 MAGIC = "6492" * 16
@@ -68,7 +68,7 @@ def make_contract_account(
 ) -> ContractAccount:
     """Return an account of the embedded chain's own factory that makes these calls on creation."""
     types = ["(address,bytes)[]"]
-    begun = load_artifact("DevWallet").bytecode + encode(
+    begun = load_artifact("DevWallet").init + encode(
         ["address", *types], [owner.address, list(calls)]
     )
     word = salt.to_bytes(32, "big")

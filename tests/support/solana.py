@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 from florin_client.wallet.solana import SolanaKey
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
 from florin_server.money.ledger.service import books
 from florin_server.settings import EmbeddedSolanaSettings

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.base.topics import Topic
-from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
 from florin_server.domain.chains.solana import spl
 from florin_server.money.settlement.store import token_accounts

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 
 CHAIN = SOLANA_DEVNET.chain_id
 GBP = {"unit": "iso4217/GBP", "value": "3000"}

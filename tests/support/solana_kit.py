@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from florin_sandbox.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.base.clock import TestClock
-from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.chains.solana import spl
 from solders.hash import Hash
 from solders.instruction import Instruction

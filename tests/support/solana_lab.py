@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.payments.payment import (
     Confirmation,

@@ -19,9 +19,12 @@ from pathlib import Path
 from tests.support.documents import ROOT
 
 BASELINE = ROOT / "tests/data/words.toml"
-PACKAGES = ("server/florin_server", "gateway/grpc_rest_gateway", "client/florin_client")
-OURS = ("florin", "gateway_options", "tests", "tools", "notebooks", "examples")
-CODE = {"package": (*PACKAGES, "tools", "examples"), "tests": ("tests", "notebooks")}
+PACKAGES = (
+    *("server/florin_server", "sandbox/florin_sandbox"),
+    *("gateway/grpc_rest_gateway", "client/florin_client"),
+)
+OURS = ("florin", "gateway_options", "contracts", "tests", "tools", "notebooks", "examples")
+CODE = {"package": (*PACKAGES, "tools", "examples"), "tests": ("tests", "contracts", "notebooks")}
 
 # names that say nothing of what they hold, and what to take instead
 NAMES = {

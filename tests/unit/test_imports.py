@@ -17,7 +17,7 @@ def check(*packages: str) -> None:
 
 
 def test_there_is_no_circle():
-    check("florin_server", "grpc_rest_gateway")
+    check("florin_server", "grpc_rest_gateway", "florin_sandbox")
 
 
 def test_import_cycle_is_detected(tmp_path, monkeypatch):

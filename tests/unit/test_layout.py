@@ -15,7 +15,7 @@ from zipfile import ZipFile
 
 import pytest
 import typer
-from florin_server.app import demo_accounts
+from florin_sandbox import demo_accounts
 from florin_server.cli.main import app
 from florin_server.settings import Settings
 
@@ -102,13 +102,13 @@ def test_every_module_has_a_docstring(modules):
     silent = [
         str(path.relative_to(ROOT))
         for path in modules
-        if path.relative_to(ROOT).parts[0] in {"client", "examples", "gateway", "server"}
+        if path.relative_to(ROOT).parts[0] in {"client", "examples", "gateway", "sandbox", "server"}
         if not ast.get_docstring(ast.parse(path.read_text()))
     ]
     assert silent == []
 
 
-@pytest.mark.parametrize("distribution", [".", "client", "gateway", "gateway/options"])
+@pytest.mark.parametrize("distribution", [".", "client", "gateway", "gateway/options", "sandbox"])
 def test_a_wheel_holds_every_file_of_its_packages(tmp_path, distribution):
     """This includes templates, contracts and documents, which no import would miss."""
     if not (ROOT / ".git").exists():
@@ -126,9 +126,9 @@ def test_a_wheel_holds_every_file_of_its_packages(tmp_path, distribution):
         results = {str(Path(name).relative_to(above)) for name in listed}
         assert results
         files |= results
-    if distribution == ".":
+    if distribution == "sandbox":
         # files that `florin lab` opens
-        files |= {f"florin_server/{name}" for name in git("ls-files", *THERE, "notebooks")}
+        files |= {f"florin_sandbox/{name}" for name in git("ls-files", *THERE, "notebooks")}
     if distribution == "client":
         protos = git("ls-files", *THERE, "protos/florin")
         assert protos
@@ -137,15 +137,18 @@ def test_a_wheel_holds_every_file_of_its_packages(tmp_path, distribution):
 
 
 def test_distributions_have_the_same_version_and_license():
-    server, *parts = (
-        project(item)["project"] for item in (".", "client", "gateway", "gateway/options")
-    )
+    folders = ("client", "gateway", "gateway/options", "sandbox")
+    server, *parts = (project(item)["project"] for item in (".", *folders))
     assert {part["version"] for part in parts} == {server["version"]}
-    client, gateway, options = parts
+    client, gateway, options, sandbox = parts
+    extras = server["optional-dependencies"]
+    assert extras["sandbox"] == [f"florin-sandbox=={sandbox['version']}"]
+    assert extras["notebooks"] == [f"florin-sandbox[notebooks]=={sandbox['version']}"]
+    assert f"florin-pay=={server['version']}" in sandbox["dependencies"]
     assert f"florin-client[wallet]=={client['version']}" in server["dependencies"]
     assert f"grpc-rest-gateway=={gateway['version']}" in server["dependencies"]
     assert f"grpc-rest-gateway-options=={options['version']}" in gateway["dependencies"]
-    for folder in ("client", "gateway", "gateway/options"):
+    for folder in folders:
         assert (ROOT / folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
 
 

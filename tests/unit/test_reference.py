@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-from florin_server.app import demo_accounts
+from florin_sandbox import demo_accounts
 from florin_server.domain.errors import ERROR_SPECS
 from florin_server.settings import Settings
 from pydantic import BaseModel, Field

@@ -21,7 +21,7 @@ def project(folder: str) -> dict[str, object]:
 def test_every_file_names_the_version_of_the_server():
     server = project(".")
     version = str(server["version"])
-    folders = ("client", "gateway", "gateway/options")
+    folders = ("client", "gateway", "gateway/options", "sandbox")
     assert {project(folder)["version"] for folder in folders} == {version}
     dependencies = server["dependencies"]
     assert isinstance(dependencies, list)

@@ -12,16 +12,16 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
-from florin_server.simulation.knobs import InvalidSimulationConfig, SimulationConfig
-from florin_server.simulation.population import (
+from florin_sandbox.simulation.knobs import InvalidSimulationConfig, SimulationConfig
+from florin_sandbox.simulation.population import (
     ABANDONING_BEHAVIORS,
     DAY_US,
     SECOND_US,
     BuyerBehavior,
     generate_plan,
 )
-from florin_server.simulation.quiet import QuietLoop
-from florin_server.simulation.rates import PriceWalk
+from florin_sandbox.simulation.quiet import QuietLoop
+from florin_sandbox.simulation.rates import PriceWalk
 from hypothesis import given
 from hypothesis import strategies as st
 

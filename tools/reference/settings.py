@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from annotated_types import Ge, Gt, Le, Lt
+from florin_sandbox.demo_accounts import DEMO_VARIABLES
 from florin_server import settings as config
-from florin_server.app.demo_accounts import DEMO_VARIABLES
 from florin_server.rails.evm.larger_amounts import LargerAmounts
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings, EvmCoinSettings
 from florin_server.rails.pricing import settings as pricing

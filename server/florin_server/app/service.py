@@ -18,11 +18,11 @@ from florin_server.app import hidden, stores
 from florin_server.app import traces as tracing
 from florin_server.app.app import build_app, build_core
 from florin_server.app.chains import connected, prices
-from florin_server.app.chains.embedded import RunningEmbeddedChain
 from florin_server.app.core import App, Core
 from florin_server.app.home import InstallationSecrets, SetupError, StateFolder
 from florin_server.app.housekeeping.store_time import set_to_store_time
 from florin_server.app.role import FULL_ROLE, InheritedSockets, ProcessRole
+from florin_server.app.sandbox import RunningEmbeddedChain
 from florin_server.app.servers import gateway, metrics, public_address
 from florin_server.app.servers.addresses import check_bind
 from florin_server.app.servers.certificates import CertificateStore
@@ -317,8 +317,8 @@ def _list_disabled_ids(settings: Settings, home: StateFolder) -> frozenset[str]:
     demo_env = {} if settings.has_demo else home.read_demo_env()
     if demo_env:
         _log.warning(
-            "embedded chains and the test accounts of %s are off, because a live chain exists or "
-            "FLORIN_DEMO is false",
+            "embedded chains and the test accounts of %s are off, because a live chain exists, "
+            "FLORIN_DEMO is false, or florin-sandbox is not installed",
             home.demo_env_path,
         )
     keys = (parse_key(demo_env.get(f"FLORIN_{kind}_KEY", "")) for kind in ("PARTNER", "WALLET"))

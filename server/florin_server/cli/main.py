@@ -206,16 +206,10 @@ def demo(
 
     Example: `florin demo --up`
     """
-    from florin_server.cli.service import demo as command
+    from florin_server.cli.service.sandbox import require_sandbox
 
     overrides = build_overrides(home=home, http_port=http_port, grpc_port=grpc_port)
-    # use a service that already runs
-    if start and not command.is_service_running(overrides):
-        from florin_server.cli.service import up as service
-
-        service.run_up(overrides, before_ready=command.run_payment)
-    else:
-        command.run_demo(overrides)
+    require_sandbox("The demo failed").run_demo(overrides, starts=start)
 
 
 @app.command()
@@ -295,10 +289,12 @@ def lab(  # noqa: PLR0917  (typer gives them by name)
 
     Example: `florin lab my-notebooks`
     """
-    from florin_server.cli.service import lab as command
+    from florin_server.cli.service.sandbox import require_sandbox
 
     overrides = build_overrides(home=home, http_port=http_port, grpc_port=grpc_port)
-    command.run_lab(overrides, folder, port, opens_browser=not no_browser, yes=yes)
+    require_sandbox("The lab failed").run_lab(
+        overrides, folder, port, opens_browser=not no_browser, yes=yes
+    )
 
 
 @app.command()
@@ -358,7 +354,7 @@ def simulate(  # noqa: PLR0917  (typer gives them by name)
 
     Example: `florin simulate --payments 200 --days 2`
     """
-    from florin_server.cli.service import simulate as command
+    from florin_server.cli.service.sandbox import require_sandbox
 
     chosen = build_overrides(
         seed=seed,
@@ -374,7 +370,9 @@ def simulate(  # noqa: PLR0917  (typer gives them by name)
         volatility=volatility,
         jump=jump,
     )
-    command.run_simulation(build_overrides(home=home), chosen, begin=begin, as_json=as_json)
+    require_sandbox("Not simulated").run_simulation(
+        build_overrides(home=home), chosen, begin=begin, as_json=as_json
+    )
 
 
 @app.command()

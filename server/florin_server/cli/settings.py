@@ -11,6 +11,7 @@ from pydantic_core import ErrorDetails
 from pydantic_settings import SettingsError
 
 from florin_server.app import hidden
+from florin_server.app.sandbox import without_missing_sandbox
 from florin_server.base import logs
 from florin_server.cli.console import fail, use_log
 from florin_server.cli.exits import ExitStatus
@@ -20,7 +21,7 @@ from florin_server.settings import Settings
 def get_settings(overrides: dict[str, Any]) -> Settings:
     """Load the settings; end the program with one sentence if they are not valid."""
     try:
-        return Settings(**overrides)
+        return without_missing_sandbox(Settings(**overrides))
     except ValidationError as error:
         _fail_invalid("; ".join(map(_format_error, error.errors())))
     except SettingsError as error:
@@ -57,7 +58,7 @@ def log_to_stderr(settings: Settings, process: int | None = None) -> None:
         use_log()
         # the core of gRPC writes lines of its own, past Python
         os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-    for name in ("florin_server", "grpc_rest_gateway"):
+    for name in ("florin_server", "grpc_rest_gateway", "florin_sandbox"):
         logging.getLogger(name).setLevel(logging.INFO)
     # bytes that are not HTTP are not worth a line, or a traceback, in the log
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from florin_sandbox.simulation.folder import get_usable_home
 from florin_server.app.home import SetupError
 from florin_server.app.stores import get_location
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.settings import Settings
-from florin_server.simulation.folder import get_usable_home
 
 pytest.importorskip("asyncpg")
 DSN = "postgresql://florin:s3cret@db.example:5433/florin"

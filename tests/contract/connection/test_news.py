@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 from aiohttp import web
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.solana import SolanaDevChain, SolanaDevSettings
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.solana import SolanaDevChain, SolanaDevSettings
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.connection.new_blocks import (
     EARLY_FACTOR,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem

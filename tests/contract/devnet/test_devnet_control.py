@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm.control import SNAPSHOTS_MAX
+from florin_sandbox.devnet.faults import FAULTS_MAX, RESULT_BYTES_MAX
 from florin_server.base.clock import TestClock
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.evm.control import SNAPSHOTS_MAX
-from florin_server.devnet.faults import FAULTS_MAX, RESULT_BYTES_MAX
 
 from tests.support.devnet_kit import (
     ETHER,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.route import RouteKind
 
 from tests.support.devnet_kit import (

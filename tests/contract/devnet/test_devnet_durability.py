@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from florin_sandbox.devnet.chainfile import ChainFile
+from florin_sandbox.devnet.evm import DEVNET, DevChainError
+from florin_sandbox.devnet.evm.chain import EmbeddedEvmChain
 from florin_server.base.clock import TestClock
-from florin_server.devnet.chainfile import ChainFile
-from florin_server.devnet.evm import DEVNET, DevChainError
-from florin_server.devnet.evm.chain import EmbeddedEvmChain
 
 from tests.support.devnet_kit import (
     MERCHANT,
@@ -30,8 +30,8 @@ BUYER = make_account(4)
 # Calls a chain repeatedly and prints what it answered.
 BUSY_CHILD = """
 import asyncio, json, pathlib, sys
-from florin_server.devnet.chainfile import ChainFile
-from florin_server.devnet.evm import EvmDevChain
+from florin_sandbox.devnet.chainfile import ChainFile
+from florin_sandbox.devnet.evm import EvmDevChain
 
 async def main():
     chain = await EvmDevChain.open(pathlib.Path(sys.argv[1]))
@@ -191,7 +191,7 @@ def test_importing_the_package_is_cheap():
     """Only the first chain imports py-evm."""
     import subprocess
 
-    check = "import sys; import florin_server.devnet.evm; sys.exit('eth.vm' in sys.modules)"
+    check = "import sys; import florin_sandbox.devnet.evm; sys.exit('eth.vm' in sys.modules)"
     entries = os.pathsep.join(entry for entry in sys.path if entry)
     answer = subprocess.run(
         [sys.executable, "-c", check], env=os.environ | {"PYTHONPATH": entries}, check=False

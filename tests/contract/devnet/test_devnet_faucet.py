@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 from eth_account import Account
-from florin_server.devnet.errors import RpcFault
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.gifts import (
+from florin_sandbox.devnet.errors import RpcFault
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.gifts import (
     USUAL_GIFTS_PER_DAY,
     FaucetGift,
     GiftBudgets,
     GiftKind,
 )
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from solders.keypair import Keypair
 
 from tests.support import devnet_kit, solana_kit
@@ -158,10 +158,10 @@ def test_a_call_that_is_refused_takes_nothing():
 
 
 def test_faucet_supply_outlasts_a_year_of_attacks():
-    from florin_server.devnet.evm import faucet as evm
-    from florin_server.devnet.genesis import FAUCET_WEI
-    from florin_server.devnet.solana import faucet as solana
-    from florin_server.devnet.solana.genesis import FAUCET_LAMPORTS
+    from florin_sandbox.devnet.evm import faucet as evm
+    from florin_sandbox.devnet.genesis import FAUCET_WEI
+    from florin_sandbox.devnet.solana import faucet as solana
+    from florin_sandbox.devnet.solana.genesis import FAUCET_LAMPORTS
 
     supplies = [(evm.COIN, FAUCET_WEI), (solana.COIN, FAUCET_LAMPORTS)]
     supplies += [(each_kind, 2**256) for each_kind in evm.TOKENS.values()]

@@ -7,11 +7,11 @@ from unittest.mock import patch
 
 import pytest
 from eth.vm.forks.prague.computation import PragueComputation
+from florin_sandbox.devnet.evm.chain import EmbeddedEvmChain, ExecutionMoment
+from florin_sandbox.devnet.evm.history import EvmHistory
+from florin_sandbox.devnet.evm.interpreter import BINARY, GAS, DevComputation
+from florin_sandbox.devnet.evm.state import DevState
 from florin_server.base.clock import TestClock
-from florin_server.devnet.evm.chain import EmbeddedEvmChain, ExecutionMoment
-from florin_server.devnet.evm.history import EvmHistory
-from florin_server.devnet.evm.interpreter import BINARY, GAS, DevComputation
-from florin_server.devnet.evm.state import DevState
 
 from tests.support.devnet_kit import START_S, encode_call, make_account, make_payment, open_node
 

@@ -6,13 +6,14 @@ import json
 
 import pytest
 from eth_account import Account
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm.block_rules import BlockRules
+from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.base.clock import TestClock
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.evm.block_rules import BlockRules
-from florin_server.devnet.genesis import load_artifact
 from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.exceptions import ContractLogicError
 
+from tests.support.artifacts import load_abi
 from tests.support.devnet_kit import (
     ETHER,
     FAUCET,
@@ -74,7 +75,7 @@ async def test_web3_works_over_http(node):
         assert await web3.is_connected()
         await node.fund(RELAYER.address)
         token = web3.eth.contract(
-            address=web3.to_checksum_address(TOKEN), abi=load_artifact("TestDollar").abi
+            address=web3.to_checksum_address(TOKEN), abi=load_abi("TestDollar")
         )
         before = await token.functions.balanceOf(RELAYER.address).call()
         move = token.functions.transfer(web3.to_checksum_address(MERCHANT), 5)

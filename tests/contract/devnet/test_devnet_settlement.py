@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.route import RouteKind
 from florin_server.rails.evm.sending.fees import KEY_GAS
 

@@ -6,8 +6,8 @@ import base64
 
 import aiohttp
 import pytest
+from florin_sandbox.devnet.solana import SOLANA_DEVNET, DevChainError, params
 from florin_server.base.clock import TestClock
-from florin_server.devnet.solana import SOLANA_DEVNET, DevChainError, params
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.chains.solana.limits import PACKET_BYTES, V1_BYTES
 from solders.hash import Hash

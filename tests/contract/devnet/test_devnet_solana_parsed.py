@@ -7,7 +7,7 @@ import base64
 import struct
 
 import pytest
-from florin_server.devnet.solana import parsed
+from florin_sandbox.devnet.solana import parsed
 from florin_server.domain.chains.solana import spl
 from solders.account import Account
 from solders.account_decoder import UiAccountEncoding

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import BuildAction
 from florin_server.domain.settlement.chain_txs import PayerKind

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.networks import registry

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.evm.block_rules import FINAL_DEPTH
-from florin_server.devnet.genesis import load_artifact
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm.block_rules import FINAL_DEPTH
+from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
@@ -62,7 +62,7 @@ async def test_a_block_to_come_is_none(lab):
 
 
 async def test_accepted_payments_settle_through_the_contract_that_they_signed_for(lab):
-    created = await lab.send(data=load_artifact("PaySettler").bytecode, gas=3_000_000)
+    created = await lab.send(data=load_artifact("PaySettler").init, gas=3_000_000)
     new = created["contractAddress"].lower()
     before = [await lab.create_verified_item(1), await lab.create_verified_item(2)]
     changed = make_chain_settings(settler=new, former_settlers=(DEVNET.settler,))

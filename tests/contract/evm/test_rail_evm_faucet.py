@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from florin_server.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
+from florin_sandbox.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
 from florin_server.rails.evm.settings import EvmCoinSettings
 from florin_server.rails.types import PayableAsset, Split
 

@@ -6,8 +6,8 @@ Fees are in a token, balances are placeholders, and a new slot costs 250,000 gas
 from __future__ import annotations
 
 import pytest
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.evm.token_fees import PLACEHOLDER
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm.token_fees import PLACEHOLDER
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.gas_money import FEE_MANAGER
 from florin_server.rails.evm.rail import EvmRail

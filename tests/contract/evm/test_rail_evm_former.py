@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import load_artifact
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.rails.evm.rail import EvmRail
 
 from tests.support.evm_lab import RELAYER, TOKEN, make_chain_settings, open_lab
@@ -34,7 +34,7 @@ async def settled(lab, number=1):
 
 
 async def test_events_of_a_former_settlement_contract_still_count(lab):
-    created = await lab.send(data=load_artifact("PaySettler").bytecode, gas=3_000_000)
+    created = await lab.send(data=load_artifact("PaySettler").init, gas=3_000_000)
     changed = make_chain_settings(
         settler=created["contractAddress"], former_settlers=(DEVNET.settler,)
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.evm.schedule import GasSchedule
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm.schedule import GasSchedule
 from florin_server.domain.errors import ApiError
 from florin_server.rails.evm.sending.fees import KEY_GAS, WALLET_GAS
 from florin_server.rails.evm.settings import EvmCoinSettings

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.types import SignedTransaction

@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.domain.settlement.chain_txs import ChainTx, TransactionVariant, TxState
 from florin_server.money.settlement.worker.blocks import create_follower
 from florin_server.rails.connection.health import BACKOFF_MAX_S, PROBE_S

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 from eth_hash.auto import keccak
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.app.chains.prices import build_market
 from florin_server.app.home import SetupError
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import load_artifact
 from florin_server.rails.connection.jsonrpc import JsonRpcClient
 from florin_server.rails.evm.reading.node import EvmNode
 from florin_server.rails.evm.reading.oracles import OracleFeed, OraclePrices, _parse_round
@@ -34,7 +34,7 @@ async def lab():
 
 
 async def oracle(lab, decimals: int = 8) -> str:
-    code = load_artifact("TestOracle").bytecode + decimals.to_bytes(32, "big")
+    code = load_artifact("TestOracle").init + decimals.to_bytes(32, "big")
     return (await lab.send(data=code))["contractAddress"].lower()
 
 

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.evm.paying.terms import EvmOptionTerms

@@ -7,7 +7,7 @@ from typing import Any
 from unittest.mock import ANY
 
 import pytest
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.rails.connection.jsonrpc import AnswerTooLarge
 from florin_server.rails.evm.reading.evidence import EvmEvidenceReader
 from florin_server.rails.types import ChainHead, HeadUpdate

@@ -7,8 +7,8 @@ import time
 from collections.abc import Sequence
 
 import pytest
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import load_artifact
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.reading.reader import PROBE_PAUSE_S, STRATEGY_NAMES, EvmReader
 from florin_server.rails.evm.reading.reads import ContractAnswer, ContractQuestion
@@ -232,7 +232,7 @@ async def rail_of(lab, now=time.monotonic, **changes) -> EvmRail:
 async def test_chain_without_multicall_is_read_by_the_remaining_methods(lab):
     rail = await rail_of(lab)
     assert set(rail.reader.strategy_order) == {"deployless", "batch"}
-    receipt = await lab.send(data=load_artifact("TestMulticall").bytecode, gas=2_000_000)
+    receipt = await lab.send(data=load_artifact("TestMulticall").init, gas=2_000_000)
     rail = await rail_of(lab, multicall3=receipt["contractAddress"])
     assert set(rail.reader.strategy_order) == {"deployless", "multicall3", "batch"}
 

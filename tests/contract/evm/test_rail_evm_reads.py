@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import load_artifact
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.reading import reads
@@ -67,7 +67,7 @@ async def lab():
 
 
 async def multicall_of(lab) -> str:
-    receipt = await lab.send(data=load_artifact("TestMulticall").bytecode, gas=2_000_000)
+    receipt = await lab.send(data=load_artifact("TestMulticall").init, gas=2_000_000)
     return receipt["contractAddress"].lower()
 
 

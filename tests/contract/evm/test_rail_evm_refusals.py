@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.evm.rail import EvmRail

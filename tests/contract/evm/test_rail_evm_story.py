@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.rails.connection.jsonrpc import HttpTransport
 from florin_server.rails.evm.sending.transactions import compute_transaction_hash
 from florin_server.rails.offered import OptionOffer

@@ -7,7 +7,7 @@ import json
 
 import pytest
 from coincurve import PublicKey
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.signatures import CURVE_ORDER
 from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError

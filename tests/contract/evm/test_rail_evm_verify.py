@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 import pytest
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.signatures import CURVE_ORDER
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.types import RailUnavailable

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.app.app import build_app, build_core
-from florin_server.devnet.genesis import DEVNET
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting, TxState

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.devnet.evm.schedule import GasSchedule
+from florin_sandbox.devnet.evm.schedule import GasSchedule
 from florin_server.domain.payouts.payout import PayoutKind
 from florin_server.money.ledger.store import ledger
 

@@ -10,8 +10,8 @@ import asyncio
 
 import pytest
 from eth_account import Account
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.app.app import build_app
-from florin_server.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.money.ledger.store import ledger
 from florin_server.money.settlement.store import chain_txs, used_nonces

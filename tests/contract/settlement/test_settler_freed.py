@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from eth_account.signers.local import LocalAccount
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.money.settlement.store import chain_txs
 
 from tests.support.evm_lab import CHAIN, MERCHANT, PRICE, make_buyer, make_refusal

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from florin_server.devnet.evm import DEVNET
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import PayerKind
 
 from tests.support.evm_lab import ACCEPTS_ALL, RELAYER, make_buyer, make_refusal

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.devnet.evm.schedule import GasSchedule
+from florin_sandbox.devnet.evm.schedule import GasSchedule
 from florin_server.money.ledger.store import ledger
 
 from tests.support.chains import EmbeddedChains

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.money.payments.service.checkout import find_progress
 from florin_server.money.payments.service.options import list_options
 from florin_server.money.settlement.store import chain_txs

@@ -12,9 +12,9 @@ import logging
 from dataclasses import replace
 
 import pytest
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.db import installation
 from florin_server.db.engine.query import operation
-from florin_server.devnet.evm import DEVNET
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.ledger.store import ledger

@@ -8,7 +8,7 @@ import json
 import struct
 
 import pytest
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.chains.solana.limits import PACKET_BYTES
 from florin_server.domain.errors import ApiError, ErrorCode

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.reading import evidence as evidence_module

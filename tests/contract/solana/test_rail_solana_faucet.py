@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.devnet.solana.faucet import GIFT_UNITS
+from florin_sandbox.devnet.solana.faucet import GIFT_UNITS
 from florin_server.rails.solana.settings import SolanaCoinSettings
 
 from tests.support.solana import ASSETS, SolanaTestWallet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState
 from florin_server.rails.connection.jsonrpc import METHOD_NOT_FOUND
 from florin_server.rails.solana.rail import SolanaRail

@@ -7,11 +7,11 @@ import socket
 from urllib.parse import urlsplit
 
 import pytest
-from florin_server.app import demo
-from florin_server.app.demo_accounts import ensure_demo_accounts
+from florin_sandbox import demo
+from florin_sandbox.demo_accounts import ensure_demo_accounts
+from florin_sandbox.devnet.evm import EvmDevChain
 from florin_server.app.home import StateFolder
 from florin_server.app.service import FlorinService
-from florin_server.devnet.evm import EvmDevChain
 from florin_server.settings import EmbeddedSolanaSettings
 
 from tests.support.api import RestApi

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import typer
 from eth_account import Account
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.main import app
-from florin_server.devnet.genesis import DEVNET
 from typer.core import TyperGroup
 
 from tests.support.command import CommandForks, CommandResult, RunningCommand

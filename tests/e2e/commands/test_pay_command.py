@@ -9,8 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 from eth_account import Account
-from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from solders.keypair import Keypair
 
 from tests.support.chain import ChainClient

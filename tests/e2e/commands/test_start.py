@@ -16,11 +16,11 @@ from tests.support.command import run_florin
 # modules of a command that calls a server: the command line, the client, and the JSON encoder
 SLOW = (
     *(
+        "florin_sandbox.devnet",
         "florin_server.accounts",
         "florin_server.api",
         "florin_server.compliance",
         "florin_server.db",
-        "florin_server.devnet",
         "florin_server.features",
         "florin_server.idempotency",
         "florin_server.limits",

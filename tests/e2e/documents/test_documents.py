@@ -33,8 +33,8 @@ import aiohttp
 import pytest
 from eth_utils import keccak
 from florin.v1 import refund_pb2
+from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.api.server.validate import RequestValidator
-from florin_server.devnet.genesis import load_artifact
 from florin_server.rails.networks import chain_files
 from florin_server.settings import Settings
 from florin_server.settings.amounts import CurrencyAmounts

@@ -9,11 +9,11 @@ import stat
 from functools import partial
 
 import pytest
+from florin_sandbox.devnet.evm.token_fees import TokenFees
+from florin_sandbox.devnet.genesis import DEVNET, load_artifact
+from florin_sandbox.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.app.chains.setup import load_opener_contract
 from florin_server.cli.main import app
-from florin_server.devnet.evm.token_fees import TokenFees
-from florin_server.devnet.genesis import DEVNET, load_artifact
-from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.caip import format_checksum_address
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.gas_money import FEE_MANAGER

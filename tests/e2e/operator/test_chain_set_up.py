@@ -8,10 +8,10 @@ import tomllib
 
 import pytest
 from eth_account import Account
+from florin_sandbox.devnet.genesis import load_artifact
+from florin_sandbox.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.app.chains.keys import open_keystore
 from florin_server.app.home import StateFolder
-from florin_server.devnet.genesis import load_artifact
-from florin_server.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.domain.caip import format_checksum_address
 from florin_server.domain.settlement.pace import ChainPace
 from florin_server.domain.settlement.settle_times import SettleTimes

@@ -7,7 +7,7 @@ import asyncio
 import aiohttp
 import grpc
 import pytest
-from florin_server.app import demo
+from florin_sandbox import demo
 from florin_server.app.service import FlorinService
 from florin_server.base.clock import TestClock
 from florin_server.cli.service import up

@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 import psutil
 import pytest
+from florin_sandbox.commands import lab
 from florin_server.app.home import StateFolder
-from florin_server.cli.service import lab
 
 from tests.support.command import PATIENCE_S, get_refusal, run_florin, start_command
 from tests.support.until import wait_until

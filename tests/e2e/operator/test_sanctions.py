@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 from florin.v1 import screening_pb2, system_pb2
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 
 from tests.support.api import ApiCallError

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from florin_server.app.chains import connected
-from florin_server.app.chains.connected import build_embedded_chain
+from florin_sandbox.chains import evm
+from florin_sandbox.chains.evm import build_chain
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
+from florin_sandbox.devnet.genesis import DEVNET, load_artifact
 from florin_server.base.clock import TestClock
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.devnet.genesis import DEVNET, load_artifact
 from florin_server.operations.store import executors
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner
@@ -63,9 +63,9 @@ async def test_settlements_through_the_former_contract_are_followed_beside_the_n
 
     def with_both(settings: Settings, treasury: EvmSigner) -> EvmChainSettings:
         changed = {"settler": new, "former_settlers": (DEVNET.settler,)}
-        return build_embedded_chain(settings, treasury).model_copy(update=changed)
+        return build_chain(settings, treasury).model_copy(update=changed)
 
-    monkeypatch.setattr(connected, "build_embedded_chain", with_both)
+    monkeypatch.setattr(evm, "build_chain", with_both)
     async with open_service(home, **SETTINGS, store=None) as desk:
         facts = json.loads((home / "facts.json").read_text())
 
@@ -108,7 +108,7 @@ async def deploy_another(home: Path) -> str:
     try:
         rpc = JsonRpcClient(LocalTransport(chain.handle))
         nonce = int(await rpc.call("eth_getTransactionCount", DEVNET.faucet, "latest"), 16)
-        code = load_artifact("PaySettler").bytecode
+        code = load_artifact("PaySettler").init
         raw = sign_faucet_transaction(nonce, chainId=DEVNET.chain_id, data=code, gas=3_000_000)
         tx_hash = await rpc.call("eth_sendRawTransaction", "0x" + raw.hex())
         created = await rpc.call("eth_getTransactionReceipt", tx_hash)

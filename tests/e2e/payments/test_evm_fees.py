@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.accounts.store import destinations
-from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.money.ledger.store import ledger
 

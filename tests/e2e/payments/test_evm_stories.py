@@ -6,8 +6,8 @@ import json
 
 import pytest
 import pytest_asyncio
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.accounts.store import destinations
-from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
 
 from tests.support.api import ApiCallError

@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 from eth_abi import encode
 from florin.v1 import payout_pb2
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import load_artifact
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.domain.chains.evm import abi
 from florin_server.money.payments.store import payments
 from florin_server.rails.evm import settler

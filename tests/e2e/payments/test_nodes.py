@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 from florin.v1 import condition_pb2, system_pb2
+from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.app.chains.keys import ChainKeyring
 from florin_server.cli.service import doctor
-from florin_server.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.rails.connection import health
 from florin_server.rails.connection.connection import ChainConnection

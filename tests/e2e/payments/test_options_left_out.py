@@ -7,8 +7,8 @@ import time
 
 import pytest
 import pytest_asyncio
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 
 from tests.support.desk import CREATE, ORDER, ServiceHarness, open_service
 from tests.support.solana import INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet

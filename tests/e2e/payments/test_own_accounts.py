@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 from eth_account import Account as EvmAccount
 from florin.v1 import payout_pb2, system_pb2
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.accounts.store import destinations
 from florin_server.app.home import StateFolder
 from florin_server.base.topics import Topic
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.caip import format_checksum_address
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.payments.payment import Destination

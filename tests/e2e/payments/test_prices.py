@@ -12,8 +12,8 @@ from aiohttp import web
 from eth_account import Account
 from eth_hash.auto import keccak
 from florin.v1 import system_pb2
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.genesis import load_artifact
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.genesis import load_artifact
 
 from tests.support.desk import CREATE, ORDER, ServiceHarness, open_service
 from tests.support.installation import open_operator
@@ -77,7 +77,7 @@ async def desk(tmp_path_factory, shop):
     }
     async with open_service(tmp_path_factory.mktemp("prices") / "home", prices=prices) as desk:
         await ask(desk, "florin_faucet", {"accounts": [WRITER.address], "nativeWei": hex(10**18)})
-        await send(desk, load_artifact("TestOracle").bytecode + (8).to_bytes(32, "big"))
+        await send(desk, load_artifact("TestOracle").init + (8).to_bytes(32, "big"))
         yield desk
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from eth_account import Account
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 
 from tests.support.api import ApiCallError
 from tests.support.desk import PartnerTenant, PaymentOffer, ServiceHarness, open_service

@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.domain.chains.evm import abi
 from florin_server.money.payments.store import payments
 from florin_server.rails.evm import settler

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import system_pb2
-from florin_server.devnet.genesis import DEVNET
+from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.domain.chains.evm import abi
 from florin_server.operations.service.executors import pause, resume
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import ledger_pb2, payout_pb2, system_pb2
+from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.cli.payments import ledger as command
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.ledger import accounts
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.service import books

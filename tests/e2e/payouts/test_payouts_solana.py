@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2, system_pb2
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.accounts.store import destinations
 from florin_server.db import installation
-from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import payouts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import pytest_asyncio
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server.accounts.store import destinations
-from florin_server.devnet.evm import DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.domain.receipts import signature
 from florin_server.features.receipts.service.keys import decrypt_seed, list_keys

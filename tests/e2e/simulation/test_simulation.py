@@ -11,15 +11,15 @@ from contextlib import closing
 from datetime import date
 
 import pytest
+from florin_sandbox.simulation import check
+from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.population import BuyerBehavior, WalletKind, generate_plan
+from florin_sandbox.simulation.quiet import QuietLoop
+from florin_sandbox.simulation.run import simulate
+from florin_sandbox.simulation.runner import SimulationRunner
+from florin_sandbox.simulation.stage import open_environment
 from florin_server.app.home import StateFolder
 from florin_server.settings import Settings
-from florin_server.simulation import check
-from florin_server.simulation.knobs import SimulationConfig
-from florin_server.simulation.population import BuyerBehavior, WalletKind, generate_plan
-from florin_server.simulation.quiet import QuietLoop
-from florin_server.simulation.run import simulate
-from florin_server.simulation.runner import SimulationRunner
-from florin_server.simulation.stage import open_environment
 
 from tests.support.command import start_command, wait_command
 

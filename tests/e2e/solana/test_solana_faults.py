@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.db.engine.query import StoreUnavailable
-from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.features.monitoring.service.system import get_status
 from florin_server.money.ledger.store import ledger

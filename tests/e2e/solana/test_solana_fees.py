@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 import pytest_asyncio
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.settings import EmbeddedSolanaSettings, FailedFeeSettings

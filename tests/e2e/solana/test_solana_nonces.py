@@ -8,7 +8,7 @@ import base64
 import pytest
 import pytest_asyncio
 from florin.v1 import system_pb2
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.ledger import accounts

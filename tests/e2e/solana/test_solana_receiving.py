@@ -10,7 +10,7 @@ import base64
 
 import pytest
 import pytest_asyncio
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.ledger import accounts
 from florin_server.money.ledger.store import ledger
 from florin_server.money.settlement.store import token_accounts

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.accounts.store import destinations
-from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.payments.payment import Destination
 from florin_server.money.payouts.store import payouts
 from solders.keypair import Keypair

@@ -11,7 +11,7 @@ import base64
 import aiohttp
 import pytest
 import pytest_asyncio
-from florin_server.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.ledger import accounts
 from florin_server.money.ledger.store import ledger

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from math import ceil
 from typing import Any, Final
 
-from florin_server.devnet.evm.block_rules import BlockRules
-from florin_server.devnet.evm.schedule import (
+from florin_sandbox.devnet.evm.block_rules import BlockRules
+from florin_sandbox.devnet.evm.schedule import (
     PRAGUE_ACCOUNT,
     PRAGUE_FLOOR,
     PRAGUE_SLOT,

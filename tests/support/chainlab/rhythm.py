@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from florin_sandbox.devnet.evm.chain import STATES_MAX
 from florin_server.base.clock import TestClock
-from florin_server.devnet.evm.chain import STATES_MAX
 from florin_server.rails.connection.jsonrpc import JsonRpcClient
 
 from tests.support.chainlab.profiles import EvmProfile

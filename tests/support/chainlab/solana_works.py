@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.accounts.store import destinations, merchants
 from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App
 from florin_server.base.clock import TestClock
 from florin_server.db.engine.store import Store
-from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.payments.payment import Destination, Payment

@@ -6,12 +6,11 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 
 from florin_server.app.home import SetupError
-from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.caip import canonicalize_asset
 from florin_server.rails.evm.reading.oracles import ContractReader, OracleFeed, OraclePrices
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings
 from florin_server.rails.networks.chain_files import AnyChainSettings
+from florin_server.rails.networks.embedded import EMBEDDED_EVM, EMBEDDED_SOLANA, EmbeddedNetwork
 from florin_server.rails.pricing.http import HttpPriceFetcher, PriceQuery
 from florin_server.rails.pricing.market import LastPrice, MarketPrices, PriceFetcher
 from florin_server.rails.pricing.prices import FixedPrices, PricePair
@@ -95,16 +94,11 @@ def find_payable_currencies(settings: Settings, *, live: bool) -> list[str] | No
     mode_chains = [chain for chain in chains if chain.live is live]
     for chain in mode_chains:
         pegs.update(chain.pegs)
-    has_embedded = False
-    if not live and settings.has_embedded:
-        has_embedded = True
-        pegs.update(dict.fromkeys([f"eip155:{DEVNET.chain_id}/slip44:60"]))
-        pegs.update({token.address: token.peg for token in DEVNET.tokens})
-    if not live and settings.has_embedded_solana:
-        has_embedded = True
-        pegs.update(dict.fromkeys([f"{SOLANA_DEVNET.chain_id}/slip44:501"]))
-        pegs.update({token.address: token.peg for token in SOLANA_DEVNET.tokens})
-    if not mode_chains and not has_embedded:
+    embedded_networks = [] if live else _list_embedded_networks(settings)
+    for network in embedded_networks:
+        pegs[network.coin_id] = None
+        pegs.update({token.address: token.peg for token in network.tokens})
+    if not mode_chains and not embedded_networks:
         return None
     codes: set[str] = set()
     for asset, peg in pegs.items():
@@ -113,6 +107,15 @@ def find_payable_currencies(settings: Settings, *, live: bool) -> list[str] | No
         else:
             codes.add(peg)
     return [code for code in settings.currencies if code in codes]
+
+
+def _list_embedded_networks(settings: Settings) -> list[EmbeddedNetwork]:
+    """Return the networks of the embedded chains that run."""
+    networks = (
+        (settings.has_embedded, EMBEDDED_EVM),
+        (settings.has_embedded_solana, EMBEDDED_SOLANA),
+    )
+    return [network for runs, network in networks if runs]
 
 
 def describe_currencies(settings: Settings) -> Iterator[tuple[str, str]]:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import cache
 
-from florin_server.devnet.genesis import DEVNET
-from florin_server.devnet.solana.genesis import SOLANA_DEVNET
 from florin_server.domain.caip import canonicalize_asset, parse_asset
 from florin_server.domain.money import CURRENCIES
+from florin_server.rails.networks.embedded import EMBEDDED_EVM, EMBEDDED_SOLANA
 from florin_server.rails.networks.known_networks import NETWORKS
 from florin_server.settings import Settings
 
@@ -47,10 +46,11 @@ def _list_token_decimals(settings: Settings) -> Iterator[tuple[str, int]]:
         for token in network.tokens:
             if token.decimals is not None:
                 yield network.to_asset_id(token.address), token.decimals
-    for dev in DEVNET.tokens:
-        yield f"eip155:{DEVNET.chain_id}/erc20:{dev.address}", dev.decimals
-    for mint in SOLANA_DEVNET.tokens:
-        yield f"{SOLANA_DEVNET.chain_id}/token:{mint.address}", mint.decimals
+    for embedded_token in EMBEDDED_EVM.tokens:
+        asset_id = f"{EMBEDDED_EVM.chain_id}/erc20:{embedded_token.address}"
+        yield asset_id, embedded_token.decimals
+    for mint in EMBEDDED_SOLANA.tokens:
+        yield f"{EMBEDDED_SOLANA.chain_id}/token:{mint.address}", mint.decimals
     for chain in settings.chains:
         for asset in chain.assets:
             yield f"{chain.caip2}/erc20:{asset.address}", asset.decimals

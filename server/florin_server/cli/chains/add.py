@@ -36,8 +36,6 @@ from florin_server.cli.console import (
 )
 from florin_server.cli.prompt import OperatorPrompt
 from florin_server.cli.settings import get_settings
-from florin_server.devnet.evm import DEVNET
-from florin_server.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.caip import format_checksum_address, parse_account
 from florin_server.features.monitoring.service.health import list_node_faults
 from florin_server.rails.connection.jsonrpc import RpcError
@@ -48,6 +46,7 @@ from florin_server.rails.evm.settings import GWEI, EvmChainSettings
 from florin_server.rails.evm.setup.deployment import DeploymentFailed
 from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.networks.chain_files import AnyChainSettings
+from florin_server.rails.networks.embedded import EMBEDDED_EVM, EMBEDDED_SOLANA
 from florin_server.rails.networks.registry import find_unsupported
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
@@ -196,9 +195,9 @@ class AddChainWizard:
         )
         ids = {chain.caip2 for chain in configured}
         if self._settings.has_embedded:
-            ids.add(f"eip155:{DEVNET.chain_id}")
+            ids.add(EMBEDDED_EVM.chain_id)
         if self._settings.has_embedded_solana:
-            ids.add(SOLANA_DEVNET.chain_id)
+            ids.add(EMBEDDED_SOLANA.chain_id)
         if reached.chain_id in ids:
             raise SetupError(f"{reached.title} is already added")
         usual = None if reached.network is None else reached.network.name

@@ -69,9 +69,9 @@ def faults_list(home: HomeOption = None) -> None:
 
     Example: `florin faults list`
     """
-    from florin_server.cli.service import faults as command
+    from florin_server.cli.service.sandbox import require_sandbox
 
-    command.list_faults(build_overrides(home=home))
+    require_sandbox("Not done").list_faults(build_overrides(home=home))
 
 
 @faults.command("clear")
@@ -86,9 +86,9 @@ def faults_clear(
 
     Example: `florin faults clear revert`
     """
-    from florin_server.cli.service import faults as command
+    from florin_server.cli.service.sandbox import require_sandbox
 
-    command.clear_faults(build_overrides(home=home), kind)
+    require_sandbox("Not done").clear_faults(build_overrides(home=home), kind)
 
 
 @leases.command("list")

@@ -18,12 +18,13 @@ from florin_server.app.chains.keys import ChainKeyring
 from florin_server.app.home import SetupError, StateFolder
 from florin_server.app.operator.client import open_operator
 from florin_server.app.operator.error import OperatorError
+from florin_server.app.sandbox import NOT_INSTALLED, find_sandbox
 from florin_server.base.clock import SystemClock
 from florin_server.cli.chains.paces import read_paces
 from florin_server.cli.console import console, print_json
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.payments import ledger as books
-from florin_server.cli.service import faults, outside
+from florin_server.cli.service import outside
 from florin_server.cli.service.outside import DoctorFinding
 from florin_server.cli.settings import get_settings
 from florin_server.compliance.screening.service.check import (
@@ -87,7 +88,10 @@ async def _list_findings(settings: Settings) -> AsyncIterator[DoctorFinding]:
         yield "state", str(error)
         return
     yield _check_permissions(home, settings)
-    yield f"embedded chains and test accounts are {'on' if settings.has_demo else 'off'}", ""
+    yield (
+        f"embedded chains and test accounts are {'on' if settings.has_demo else 'off'}",
+        NOT_INSTALLED if settings.has_demo and find_sandbox() is None else "",
+    )
     for description, _ in prices.describe_currencies(settings):
         yield description, ""
     async for finding in outside.check_exposure(settings, home):
@@ -128,7 +132,8 @@ async def _check_service(settings: Settings, home: StateFolder) -> AsyncIterator
 async def _list_armed_faults(settings: Settings) -> AsyncIterator[DoctorFinding]:
     """Yield the armed faults of test chains."""
     try:
-        armed = await faults.find_armed_faults(settings) or []
+        sandbox = find_sandbox()
+        armed = (await sandbox.find_armed_faults(settings) or []) if sandbox else []
     except (RpcError, RailUnavailable) as error:
         yield "test chains", str(error)
         return

@@ -16,7 +16,6 @@ from florin_server.cli.service.places import ServiceAddresses
 from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
 from florin_server.cli.settings import get_settings, log_to_stderr
 from florin_server.db.engine.query import StoreError
-from florin_server.devnet.errors import DevChainError
 from florin_server.settings import Settings
 
 
@@ -39,7 +38,7 @@ async def start_service(
         service = await FlorinService.start(
             settings, role=role, inherited=inherited, defers_ready=defers_ready
         )
-    except (SetupError, StoreError, DevChainError, OSError) as error:
+    except (SetupError, StoreError, OSError) as error:
         fail("Florin does not start", error)
     memory.freeze_startup_objects()
     set_hangup_handler(service.reload_certificates)

@@ -8,15 +8,14 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from florin_server.app import memory
-from florin_server.app.demo_accounts import ensure_demo_accounts
 from florin_server.app.home import SetupError
+from florin_server.app.sandbox import find_sandbox
 from florin_server.app.service import FlorinService
 from florin_server.cli.console import console, fail
 from florin_server.cli.service.places import ServiceAddresses
 from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
 from florin_server.cli.settings import get_settings, log_to_stderr
 from florin_server.db.engine.query import StoreError
-from florin_server.devnet.errors import DevChainError
 from florin_server.settings import Settings
 
 ServiceTask = Callable[[dict[str, str]], Coroutine[Any, Any, None]]
@@ -44,11 +43,12 @@ async def run_with_tasks(
     """Start the service, write its files, report that it is ready, and run until a task ends."""
     try:
         service = await FlorinService.start(settings, defers_ready=True)
-    except (SetupError, StoreError, DevChainError, OSError) as error:
+    except (SetupError, StoreError, OSError) as error:
         fail("Florin does not start", error)
     try:
         try:
-            link = await ensure_demo_accounts(service)
+            sandbox = find_sandbox()
+            link = None if sandbox is None else await sandbox.ensure_demo_accounts(service)
         except SetupError as error:
             fail("Florin does not start", error)
         memory.freeze_startup_objects()

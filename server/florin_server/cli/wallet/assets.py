@@ -14,17 +14,12 @@ from florin_client.wallet import JsonRpc, Question, WalletError
 from florin_client.wallet.chains import ChainProcedure
 from florin_client.wallet.terms import OptionTerms
 
-from florin_server.devnet.genesis import DEVNET, EvmDevToken
-from florin_server.devnet.solana import SOLANA_DEVNET
-from florin_server.devnet.solana.genesis import DevMint
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.chains.solana import spl
+from florin_server.rails.networks.embedded import EMBEDDED_NETWORKS
 from florin_server.rails.networks.registry import find_network, is_test_network
 
-_EMBEDDED: Final = {
-    f"eip155:{DEVNET.chain_id}": DEVNET.name,
-    SOLANA_DEVNET.chain_id: SOLANA_DEVNET.name,
-}
+_EMBEDDED: Final = {network.chain_id: network for network in EMBEDDED_NETWORKS}
 _DECIMALS_CALL: Final = abi.to_hex(abi.encode_selector("decimals()"))
 _DECIMALS_MAX: Final = 36
 # the reference of a Solana chain is the beginning of its genesis hash
@@ -66,7 +61,8 @@ def is_known_test_chain(chain_id: str) -> bool:
 def get_chain_name(chain_id: str) -> str:
     """Return a chain's name, or its CAIP-2 id if this Florin does not know the chain."""
     network = find_network(chain_id)
-    return _EMBEDDED.get(chain_id, chain_id) if network is None else network.name
+    named = network or _EMBEDDED.get(chain_id)
+    return chain_id if named is None else named.name
 
 
 def find_asset(terms: OptionTerms, nodes: Mapping[str, str]) -> KnownAsset:
@@ -99,13 +95,13 @@ def _find_registered(terms: OptionTerms) -> KnownAsset | None:
 
 
 def _find_embedded(terms: OptionTerms) -> KnownAsset | None:
-    if terms.chain_id not in _EMBEDDED:
+    network = _EMBEDDED.get(terms.chain_id)
+    if network is None:
         return None
     if terms.token is None:
         symbol, decimals = ("ETH", 18) if terms.is_evm else ("SOL", 9)
         return KnownAsset(terms.asset, symbol, decimals)
-    tokens: tuple[EvmDevToken | DevMint, ...] = (*DEVNET.tokens, *SOLANA_DEVNET.tokens)
-    for token in tokens:
+    for token in network.tokens:
         if token.address == terms.token:
             return KnownAsset(terms.asset, token.symbol, token.decimals, token.peg)
     return None

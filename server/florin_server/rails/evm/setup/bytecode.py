@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import orjson
 
-_FILE = Path(__file__).with_suffix(".json")
+_FILE = Path(__file__).with_name("artifacts.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +21,16 @@ class ContractBytecode:
 
 
 @cache
+def read_artifacts(path: Path) -> Mapping[str, ContractBytecode]:
+    """Return the contracts of a file that `contracts/build.mjs` wrote, by name."""
+    return {
+        name: ContractBytecode(
+            bytes.fromhex(contract["bytecode"][2:]), bytes.fromhex(contract["runtime"][2:])
+        )
+        for name, contract in orjson.loads(path.read_bytes())["contracts"].items()
+    }
+
+
 def load_bytecode(name: str) -> ContractBytecode:
     """Return the contract of that name."""
-    contract = orjson.loads(_FILE.read_bytes())[name]
-    return ContractBytecode(
-        bytes.fromhex(contract["bytecode"][2:]), bytes.fromhex(contract["runtime"][2:])
-    )
+    return read_artifacts(_FILE)[name]

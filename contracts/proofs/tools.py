@@ -1,0 +1,244 @@
+"""Run forge, halmos and slither on the contracts, in a separate folder below `build`.
+
+The compiler is the one that makes the artifacts. forge and the compiler come from npm; halmos and
+slither come from PyPI into a separate environment. All versions are locked.
+"""
+
+from __future__ import annotations
+
+import atexit
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from contracts.proofs.holes import HOLES
+from tests.support import npm
+from tests.support.artifacts import TEST_SOURCES
+
+HERE = Path(__file__).parent
+CONTRACTS = HERE.parent
+HOME = npm.BUILD / "proofs"
+INSTALL_S = 600
+# forge's compiled output in a workplace and its cache, without its failed tests
+COMPILED = (
+    *("out", "cache/solidity-files-cache.json"),
+    *("out-product", "cache-product/solidity-files-cache.json"),
+)
+# findings in code that only tests use are ignored
+_PRODUCT = ("PaySettler.sol", "Opener.sol")
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One test of forge; `calls` are the calls of an invariant."""
+
+    passed: bool
+    calls: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Tools:
+    """The location of the programs; commands run in `home`."""
+
+    home: Path
+    path: str
+
+    def run(
+        self, *command: str, seconds: float = 900, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, successful or not."""
+        env = {**os.environ, "PATH": self.path, "NO_COLOR": "1", **variables}
+        return subprocess.run(
+            command,
+            cwd=self.home,
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+        )
+
+
+@cache
+def tools() -> Tools | str:
+    """Return the programs with the current contracts, or why they are unavailable."""
+    package = npm.get_foundry_package("forge")
+    if not npm.has_package(HERE / "npm", package):
+        return f"there is no {package}"
+    if (fault := npm.install(HERE / "npm", HOME / "npm")) is not None:
+        return fault
+    if (fault := _python(HOME / "venv")) is not None:
+        return fault
+    forge = HOME / "npm" / "node_modules" / package / "bin"
+    path = os.pathsep.join((str(forge), str(HOME / "venv" / "bin"), os.environ["PATH"]))
+    return Tools(_workplace("work"), path)
+
+
+def with_hole(found_tools: Tools, name: str, *, proofs_only: bool = False) -> Tools:
+    """Return tools for a contract with a planted bug; a copy for proofs only compiles faster."""
+    before, after = HOLES[name]
+    home = _workplace("hole")
+    if proofs_only:
+        shutil.rmtree(home / "test/support")
+        for item in ("Gas.t.sol", "Invariants.t.sol"):
+            (home / "test" / item).unlink()
+    contract = home / "src" / "PaySettler.sol"
+    text = contract.read_text()
+    if text.count(before) != 1:
+        raise ValueError(f"there is no place for the hole: {name}")
+    contract.write_text(text.replace(before, after))
+    return Tools(home, found_tools.path)
+
+
+def _workplace(name: str) -> Path:
+    """Create a folder with the contracts and their tests."""
+    work = HOME / f"{name}-{os.getpid()}"
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    path = HOME / f"compiled-{name}"
+    atexit.register(_leave, work, path)
+    for text in ("foundry.toml", "proofs/solc", "gas-snapshot"):
+        shutil.copy(CONTRACTS / text, work)
+    for text in ("src", "test"):
+        shutil.copytree(CONTRACTS / text, work / text)
+    # test tokens, outside `src`: slither reads that folder alone
+    shutil.copytree(TEST_SOURCES, work / "sandbox", ignore=shutil.ignore_patterns("*.json"))
+    (work / "node_modules").symlink_to(HOME / "npm" / "node_modules")
+    with _guarded("compiled"):
+        if path.exists():
+            shutil.copytree(path, work, dirs_exist_ok=True)
+    return work
+
+
+def _leave(work: Path, path: Path) -> None:
+    """Remove a workplace; keep its compiled output for the next one.
+
+    forge detects by file contents whether it has to compile again.
+    """
+    with _guarded("compiled"):
+        fresh = work.with_name(f"{work.name}-compiled")
+        for text in COMPILED:
+            if (work / text).exists():
+                (fresh / text).parent.mkdir(parents=True, exist_ok=True)
+                (work / text).rename(fresh / text)
+        if fresh.exists():
+            shutil.rmtree(path, ignore_errors=True)
+            fresh.rename(path)
+    shutil.rmtree(work, ignore_errors=True)
+
+
+@contextmanager
+def _guarded(name: str) -> Iterator[None]:
+    """Allow one process at a time to change something below `build`."""
+    HOME.mkdir(parents=True, exist_ok=True)
+    with (HOME / f"{name}.lock").open("w") as guard:
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        yield
+
+
+def _python(home: Path) -> str | None:
+    """Create an environment from the lock file; return None, or why it failed."""
+    lock, done = HERE / "requirements.lock", home / "requirements.lock"
+    with _guarded("venv"):
+        if done.exists() and done.read_bytes() == lock.read_bytes():
+            return None
+        pip = [str(home / "bin/python"), "-m", "pip", "install", "--quiet"]
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", str(home)],
+            [*pip, "--disable-pip-version-check", "-r", str(lock)],
+        ):
+            completed_process = subprocess.run(
+                command, capture_output=True, text=True, timeout=INSTALL_S, check=False
+            )
+            if completed_process.returncode:
+                return (
+                    f"halmos and slither could not be installed: {completed_process.stderr[-500:]}"
+                )
+        shutil.copy(lock, done)
+    return None
+
+
+def forge(found_tools: Tools, *, long: bool = False) -> Mapping[str, Tried]:
+    """Return the results of fuzz tests and invariants by name."""
+    profile = {"FOUNDRY_PROFILE": "long"} if long else {}
+    chosen = ("--no-match-contract", "Gas")
+    done = found_tools.run("forge", "test", "--json", *chosen, seconds=3600, **profile)
+    try:
+        report: Mapping[str, Any] = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        raise RuntimeError(f"forge told nothing: {done.stderr[-2000:]}") from None
+    return {
+        name.partition("(")[0]: Tried(
+            passed=result["status"] == "Success",
+            calls=result["kind"].get("Invariant", {}).get("calls", 0),
+            reason=result.get("reason") or "",
+        )
+        for suite in report.values()
+        for name, result in suite["test_results"].items()
+    }
+
+
+def gas(found_tools: Tools, *, keep: bool = False) -> str:
+    """Return the differences from the stored gas figures; empty if equal."""
+    file = found_tools.home / "gas-snapshot"
+    how = ("--snap",) if keep else ("--check",)
+    done = found_tools.run(
+        "forge", "snapshot", "--match-contract", "Gas", *how, str(file), seconds=600
+    )
+    if keep and done.returncode == 0:
+        shutil.copy(file, CONTRACTS)
+    return "" if done.returncode == 0 else f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+def symbolic(found_tools: Tools) -> Mapping[str, bool]:
+    """Return whether each property of a payment is proven for all numbers and addresses."""
+    report = found_tools.home / "symbolic.json"
+    done = found_tools.run(
+        *("halmos", "--contract", "Items", "--default-bytes-lengths", "0,65"),
+        *("--solver-timeout-assertion", "60000", "--json-output", str(report)),
+        seconds=1800,
+    )
+    if not report.exists():
+        raise RuntimeError(f"halmos told nothing: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    test_results = json.loads(report.read_text())["test_results"]
+    return {
+        item["name"].partition("(")[0]: item["exitcode"] == 0
+        for results in test_results.values()
+        for item in results
+    }
+
+
+def slither(found_tools: Tools) -> list[tuple[str, str]]:
+    """Return each finding in the contracts without test money: check and place."""
+    report = found_tools.home / "slither.json"
+    report.unlink(missing_ok=True)
+    done = found_tools.run("slither", ".", "--json", str(report), FOUNDRY_PROFILE="product")
+    if not report.exists():
+        raise RuntimeError(f"slither told nothing: {done.stderr[-2000:]}")
+    findings: Sequence[Any] = json.loads(report.read_text())["results"].get("detectors", [])
+    return sorted(
+        {
+            (finding["check"], _place(finding))
+            for finding in findings
+            if any(name in finding["first_markdown_element"] for name in _PRODUCT)
+        }
+    )
+
+
+def _place(finding: Any) -> str:
+    """Return the function or contract of a finding, without line numbers, which change."""
+    for element in finding["elements"]:
+        if element["type"] in {"function", "contract", "variable"}:
+            of = element.get("type_specific_fields", {}).get("parent", {}).get("name")
+            return f"{of}.{element['name']}" if of else str(element["name"])
+    return str(finding["first_markdown_element"].partition("#")[0])

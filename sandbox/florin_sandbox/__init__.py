@@ -1,0 +1,1 @@
+"""The sandbox of Florin: embedded chains, faults, test accounts and simulated days."""

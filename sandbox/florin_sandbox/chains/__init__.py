@@ -1,0 +1,1 @@
+"""The embedded chains of an installation, and their rails."""

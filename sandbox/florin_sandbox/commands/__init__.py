@@ -1,0 +1,1 @@
+"""Commands of `florin` that need the sandbox."""
