@@ -182,8 +182,6 @@ if (over) {
   addEventListener("online", () => void poll());
   listen();
   if (status === "processing") schedulePoll();
-  addEventListener("online", () => void poll());
-  addEventListener("offline", () => connected(false));
   // a page from the browser's cache can be out of date
   addEventListener("pageshow", (event) => event.persisted && void poll());
 }
