@@ -33,17 +33,26 @@ class PlainRequest:
         if any("\0" in text for text in (*self.variables.values(), *chain(*self.query))):
             raise RefusedError(400, INVALID_PARAMS, "The URL contains the character U+0000")
 
+    def list_header_values(self, name: bytes) -> list[bytes]:
+        """Return the values of a header, named in lower case; clients can repeat it."""
+        return [value for key, value in self.headers if key == name]
+
     def get_header(self, name: bytes) -> str:
-        """Return the value of a header, named in lower case; empty without one."""
-        return next((value.decode("latin-1") for key, value in self.headers if key == name), "")
+        """Return the first value of a header, named in lower case; empty without one."""
+        values = self.list_header_values(name)
+        return values[0].decode("latin-1") if values else ""
+
+    def get_parameter(self, name: str) -> str:
+        """Return the first value of a query parameter; empty without one."""
+        return next((value for key, value in self.query if key == name), "")
 
     def parse_last_event_id(self) -> int | None:
         """Return the last event that a stream's client received.
 
         Raise RefusedError if it is not a number.
         """
-        sent = next((value for name, value in self.headers if name == b"last-event-id"), b"")
-        return parse_event_id(text) if (text := sent.strip(b" \t")) else None
+        sent = self.list_header_values(b"last-event-id")
+        return parse_event_id(text) if sent and (text := sent[0].strip(b" \t")) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
 from florin_server.domain.errors import ErrorCode
+from florin_server.web.handlers import CACHE_FOREVER, NOSNIFF
 
 FOLDER: Final = Path(__file__).with_name("static")
 PATH: Final = "/assets/{release}/{noun}/{file}"
@@ -29,11 +30,10 @@ _CONTENT_TYPES: Final = {
     ".png": "image/png",
 }
 _HEADERS: Final = (
-    (b"x-content-type-options", b"nosniff"),
+    NOSNIFF,
     # a picture that is opened on its own runs no script either
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
 )
-_CACHE_FOREVER: Final = b"public, max-age=31536000, immutable"
 _NO_CACHE: Final = b"no-cache"
 
 
@@ -81,7 +81,7 @@ def build_file_response(
     headers: Sequence[tuple[bytes, bytes]],
 ) -> PlainResponse:
     """Return a file, in gzip if the caller accepts it; caches keep immutable ones forever."""
-    caching = _CACHE_FOREVER if is_immutable else _NO_CACHE
+    caching = CACHE_FOREVER if is_immutable else _NO_CACHE
     response_headers = [(b"vary", b"accept-encoding"), *headers]
     if file.gzip_body is not None and accepts_gzip(request):
         response_headers.append((b"content-encoding", b"gzip"))
@@ -91,7 +91,7 @@ def build_file_response(
 
 def accepts_gzip(request: PlainRequest) -> bool:
     """Return True if the caller accepts gzip, by RFC 9110 section 12.5.3."""
-    sent = b",".join(value for name, value in request.headers if name == b"accept-encoding")
+    sent = b",".join(request.list_header_values(b"accept-encoding"))
     for element in sent.lower().split(b","):
         coding, _, weight = element.partition(b";")
         if coding.strip() in {b"gzip", b"*"}:

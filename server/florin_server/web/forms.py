@@ -1,4 +1,4 @@
-"""Forms of web pages: their media type, and the site that sent one, according to the browser."""
+"""Forms of web pages: their media type and size, and the site that sent one, by its browser."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from grpc_rest_gateway.plain import PlainRequest
 
 FORM_TYPE: Final = "application/x-www-form-urlencoded"
+# hundreds of times the size of a name and two places; the limit of wallets' gateway calls
+FORM_BYTES_MAX: Final = 64 * 1024
 # `none` means that the user started it: a typed address, a reloaded page
 _SAME_SITES: Final = frozenset({"same-origin", "none"})
 # empty: a browser that does not send the header

@@ -145,7 +145,7 @@ def negotiate_language(request: PlainRequest) -> str:
     Implements RFC 9110 section 12.5.4 for a choice among a few languages: weights count, and a
     region counts as its language.
     """
-    language = next((value for name, value in request.query if name == PARAMETER), "")
+    language = request.get_parameter(PARAMETER)
     if language in LANGUAGES:
         return language
     return _choose_language(request.get_header(b"accept-language")[:_HEADER_CHARS])

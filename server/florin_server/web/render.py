@@ -19,6 +19,7 @@ from markupsafe import Markup
 
 from florin_server.domain.text import escape_unsafe, escape_unsafe_texts
 from florin_server.web.assets import build_data_url, get_asset_url
+from florin_server.web.handlers import NOSNIFF
 from florin_server.web.language import LANGUAGES
 
 
@@ -109,6 +110,6 @@ def build_security_headers(
     return (
         (b"content-security-policy", policy.encode()),
         (b"referrer-policy", b"same-origin"),
-        (b"x-content-type-options", b"nosniff"),
+        NOSNIFF,
         (b"permissions-policy", b"camera=(), geolocation=(), microphone=(), payment=()"),
     )

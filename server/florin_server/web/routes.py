@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Protocol
-
-from grpc_rest_gateway.plain import PlainHandler
 
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.screening.context import ScreeningContext
@@ -18,6 +15,7 @@ from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web import assets
 from florin_server.web.capture import routes as capture
+from florin_server.web.handlers import READ_METHODS, Routes, build_read_routes
 from florin_server.web.icons import routes as icons
 from florin_server.web.openapi import serve as published
 from florin_server.web.payments import routes as payments
@@ -41,9 +39,6 @@ class _Context(
     """The parts of the application that this module uses."""
 
 
-_READ = ("GET", "HEAD")
-Routes = Mapping[tuple[str, str], PlainHandler]
-
 # browsers of every origin can read these, errors included
 CORS_PATHS = (*published.CORS_PATHS, *receipts.CORS_PATHS)
 # a path with one of these prefixes is not a payment link, even if nothing is served there
@@ -62,16 +57,16 @@ def build_page_routes(app: _Context, consoles: Routes) -> Routes:
     routes |= {
         (method, capture.PATH): handler for method, handler in capture.build_routes(app).items()
     }
-    read = icons.build_routes(app)
-    routes |= {(method, path): read[path] for method in _READ for path in read}
+    routes |= build_read_routes(icons.build_routes(app))
     # the listener itself serves the health check
     paths = {path for _, path in (*routes, *build_document_routes())} | {"/healthz"}
-    for method in _READ:
+    for method in READ_METHODS:
         routes[method, "/"] = people.make_landing_handler(app, paths, routes[method, "/"])
     return routes
 
 
 def build_document_routes() -> Routes:
     """Return the routes of versions, documents and static files, which need no service."""
-    handlers = {**published.build_routes(), **assets.build_routes(), **people.build_routes()}
-    return {(method, path): handlers[path] for method in _READ for path in handlers}
+    return build_read_routes(
+        {**published.build_routes(), **assets.build_routes(), **people.build_routes()}
+    )

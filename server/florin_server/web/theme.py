@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
+
+from grpc_rest_gateway.plain import PlainRequest
 
 from florin_server.domain.encoded import decode_json_object
 from florin_server.web.colours import (
@@ -22,8 +24,9 @@ from florin_server.web.colours import (
     pick_text_color,
 )
 
-# the query parameter that chooses light or dark colors
+# the query parameters that choose light or dark colors, and single colors
 PARAMETER: Final = "theme"
+VARIABLES_PARAMETER: Final = "themeVariables"
 _THEMES: Final = frozenset({"light", "dark"})
 # twice the length of all names and values
 VARIABLES_CHARS_MAX: Final = 1024
@@ -39,9 +42,9 @@ _MESSAGES: Final = {
 }
 
 
-def get_theme(query: Iterable[tuple[str, str]]) -> str:
+def get_theme(request: PlainRequest) -> str:
     """Return the theme in a query: light, dark, or empty for the reader's preference."""
-    return normalize_theme(next((value for name, value in query if name == PARAMETER), ""))
+    return normalize_theme(request.get_parameter(PARAMETER))
 
 
 def normalize_theme(theme: str) -> str:

@@ -320,6 +320,27 @@ async def test_plain_routes_stand_beside_the_rpcs(running):
     assert answer.headers["cache-control"] == "no-store"
 
 
+@pytest.mark.parametrize(
+    ("query", "value"), [("", ""), ("?a=1", "1"), ("?b=2&a=&a=1", ""), ("?a=%31&a=2", "1")]
+)
+async def test_plain_request_returns_the_first_value_of_a_parameter(running, query, value):
+    async def read_parameter(request):
+        return PlainResponse.from_json(request.get_parameter("a"))
+
+    running.gateway.add_route("GET", "/parameter", read_parameter)
+    assert (await running.call("GET", f"/parameter{query}", headers={})).json() == value
+
+
+async def test_plain_request_returns_the_values_of_a_header(running):
+    async def read_header(request):
+        values = [value.decode() for value in request.list_header_values(b"x-one")]
+        return PlainResponse.from_json([values, request.get_header(b"x-one")])
+
+    running.gateway.add_route("GET", "/header", read_header)
+    assert (await running.call("GET", "/header", headers={"X-One": "1"})).json() == [["1"], "1"]
+    assert (await running.call("GET", "/header", headers={})).json() == [[], ""]
+
+
 async def test_a_read_ends_when_its_client_leaves(running):
     _, writer = await running.send("GET", "/v1/gateway/payment/slow/status")
     async with asyncio.timeout(5):

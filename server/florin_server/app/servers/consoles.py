@@ -16,7 +16,7 @@ from florin_server.app.servers.grpc_server import GrpcServers
 from florin_server.settings import Settings
 from florin_server.web import metrics
 from florin_server.web.console import routes
-from florin_server.web.console.routes import Routes
+from florin_server.web.handlers import Routes
 
 _NO_ROUTES: Routes = MappingProxyType({})
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})

@@ -35,6 +35,7 @@ from florin_server.app.servers.peers import get_proxies
 from florin_server.app.servers.upstream import UpstreamConnection
 from florin_server.settings import Settings
 from florin_server.web import routes as web
+from florin_server.web.handlers import Routes, build_read_routes
 from florin_server.web.headers import GATEWAY_SETTINGS
 from florin_server.web.people.page import render_refusal
 
@@ -165,7 +166,7 @@ async def _start_server(
     stack: AsyncExitStack,
     problems: ProblemsReader,
     *,
-    pages: web.Routes = MappingProxyType({}),
+    pages: Routes = MappingProxyType({}),
     proxies: TrustedProxies,
     observe: RequestObserver | None = None,
 ) -> HttpServer:
@@ -185,8 +186,8 @@ async def _start_server(
         return PlainResponse.from_json({"status": "ready"})
 
     plain: dict[str, PlainHandler] = {"/healthz": healthz, "/readyz": readyz}
-    checks = {(method, path): plain[path] for path in plain for method in ("GET", "HEAD")}
-    for (method, path), handler in (checks | {**web.build_document_routes(), **pages}).items():
+    checks = build_read_routes(plain)
+    for (method, path), handler in {**checks, **web.build_document_routes(), **pages}.items():
         gateway.add_route(method, path, handler)
     server = HttpServer(gateway, settings, sock=listener)
     await server.start()

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 from grpc_rest_gateway.app import RestGateway
 from grpc_rest_gateway.backends import LocalBackend
-from grpc_rest_gateway.plain import PlainHandler
 from grpc_rest_gateway.server import HttpServer
 from grpc_rest_gateway.settings import ServerSettings
 
@@ -25,6 +24,7 @@ from florin_server.app.servers.loop_lag import measure_loop_lag
 from florin_server.base.meters import Meters
 from florin_server.features.monitoring.service.process import ProcessFacts, read_process_snapshot
 from florin_server.web import assets, metrics
+from florin_server.web.handlers import Routes, build_read_routes
 
 _HOST = "127.0.0.1"
 
@@ -55,13 +55,13 @@ async def start_metrics(
     port = app.settings.metrics_port
     if port is None:
         return ""
-    scraped = _index_handlers(
+    scraped = build_read_routes(
         metrics.build_routes(
             app, lambda: grpc.locks.call_count, lambda: read_process_snapshot(app, read_facts())
         )
     )
     pages = consoles.build_operator_routes(app, grpc)
-    files = _index_handlers(assets.build_routes()) if pages else {}
+    files = build_read_routes(assets.build_routes()) if pages else {}
     routes = {**scraped, **files, **pages}
     chosen = bind_socket(port) if listener is None else listener
     return await _start_server(routes, chosen, stack, app.meters)
@@ -70,17 +70,12 @@ async def start_metrics(
 async def start_meters(meters: Meters, port: int, stack: AsyncExitStack) -> str:
     """Start the metrics server of a process that has meters and nothing else."""
     return await _start_server(
-        _index_handlers(metrics.build_meter_routes(meters)), bind_socket(port), stack, meters
+        build_read_routes(metrics.build_meter_routes(meters)), bind_socket(port), stack, meters
     )
 
 
-def _index_handlers(handlers: Mapping[str, PlainHandler]) -> Mapping[tuple[str, str], PlainHandler]:
-    """Return the handlers by method too."""
-    return {(method, path): handlers[path] for path in handlers for method in ("GET", "HEAD")}
-
-
 async def _start_server(
-    routes: Mapping[tuple[str, str], PlainHandler],
+    routes: Routes,
     listener: socket.socket,
     stack: AsyncExitStack,
     meters: Meters,

@@ -20,15 +20,14 @@ from florin_server.domain.capture.buyer_data import (
 )
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.text import escape_unsafe_texts
+from florin_server.web import language, theme
 from florin_server.web.capture.countries import render_country_options
-from florin_server.web.language import get_translations
 from florin_server.web.notice import add_retry_after
 from florin_server.web.render import build_security_headers, render_page
-from florin_server.web.theme import build_style, normalize_theme
 
 NOUN: Final = "capture"
 # the query parameters that change the appearance of a page
-APPEARANCE_PARAMETERS: Final = ("lang", "theme", "themeVariables")
+APPEARANCE_PARAMETERS: Final = (language.PARAMETER, theme.PARAMETER, theme.VARIABLES_PARAMETER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,15 +166,15 @@ def _render(
     message: Mapping[str, object] | None = None,
     **values: Any,
 ) -> PlainResponse:
-    theme = normalize_theme(appearance.theme)
-    chosen = build_style(appearance.variables, theme)
+    colors = theme.normalize_theme(appearance.theme)
+    chosen = theme.build_style(appearance.variables, colors)
     headers = build_security_headers(" ".join(appearance.frames) or "'none'", chosen or None)
     return render_page(
         f"capture/{name}.html",
         status,
         headers,
-        texts=get_translations(appearance.language, NOUN),
-        theme=theme,
+        texts=language.get_translations(appearance.language, NOUN),
+        theme=colors,
         style=chosen,
         message="" if message is None else orjson.dumps(escape_unsafe_texts(message)).decode(),
         **values,

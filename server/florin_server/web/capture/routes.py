@@ -26,11 +26,11 @@ from florin_server.limits.context import LimitContext
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
+from florin_server.web import theme
 from florin_server.web.capture import page
-from florin_server.web.forms import FORM_TYPE, get_media_type, is_same_site_form
-from florin_server.web.language import LANGUAGES, negotiate_language
+from florin_server.web.forms import FORM_BYTES_MAX, FORM_TYPE, get_media_type, is_same_site_form
+from florin_server.web.language import LANGUAGES, PARAMETER, negotiate_language
 from florin_server.web.refusal import to_refused_error
-from florin_server.web.theme import VARIABLES_CHARS_MAX
 
 
 class _Context(
@@ -47,8 +47,6 @@ class _Context(
 
 
 PATH = "/collect"
-# hundreds of times the size of a name and two places; the limit of wallets' gateway calls
-_BODY_BYTES_MAX = 64 * 1024
 _JSON = "application/json"
 
 
@@ -114,11 +112,11 @@ def build_routes(app: _Context) -> Mapping[str, PlainHandler]:
 def _parse_appearance(
     app: SettingsContext, request: PlainRequest, parameters: Mapping[str, str]
 ) -> page.PageAppearance:
-    language = parameters.get("lang", "")
+    language = parameters.get(PARAMETER, "")
     return page.PageAppearance(
         language if language in LANGUAGES else negotiate_language(request),
-        parameters.get("theme", ""),
-        parameters.get("themeVariables", "")[: VARIABLES_CHARS_MAX + 1],
+        parameters.get(theme.PARAMETER, ""),
+        parameters.get(theme.VARIABLES_PARAMETER, "")[: theme.VARIABLES_CHARS_MAX + 1],
         app.settings.capture.frame_origins,
     )
 
@@ -214,7 +212,7 @@ def _check_origin(app: SettingsContext, request: PlainRequest) -> None:
 
 def _parse_submission(app: SettingsContext, request: PlainRequest) -> _FormSubmission:
     """Return the submission in either format; RefusedError or ApiError(params_validation)."""
-    if len(request.body) > _BODY_BYTES_MAX:
+    if len(request.body) > FORM_BYTES_MAX:
         raise RefusedError(413, ErrorCode.INVALID_PARAMS, "The body is too large")
     kind = get_media_type(request) or _JSON
     if kind == FORM_TYPE:
@@ -240,7 +238,7 @@ def _parse_form_submission(app: SettingsContext, request: PlainRequest) -> _Form
     token, speak = fields.pop("token", ""), fields.pop("speak", "")
     chosen = {name: fields.pop(name, "") for name in page.APPEARANCE_PARAMETERS}
     if speak:
-        chosen["lang"] = speak
+        chosen[PARAMETER] = speak
     data: Any = {
         name: _normalize_value(name, text) for name, text in fields.items() if name != "data"
     }

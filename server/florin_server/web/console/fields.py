@@ -14,9 +14,8 @@ from grpc_rest_gateway.parameters import parse_query
 from grpc_rest_gateway.plain import PlainRequest
 
 from florin_server.domain.errors import ErrorCode, validation_error
-from florin_server.web.forms import FORM_TYPE, get_media_type
+from florin_server.web.forms import FORM_BYTES_MAX, FORM_TYPE, get_media_type
 
-_BODY_BYTES_MAX = 64 * 1024
 _T = TypeVar("_T")
 # more digits than any amount has
 _NUMBER_CHARS = 100
@@ -42,7 +41,7 @@ def read_form(request: PlainRequest) -> FormValues:
     """Return the fields of a body; RefusedError if it is not a form."""
     if get_media_type(request) != FORM_TYPE:
         raise RefusedError(415, ErrorCode.INVALID_PARAMS, "Content-Type must be that of a form")
-    if len(request.body) > _BODY_BYTES_MAX:
+    if len(request.body) > FORM_BYTES_MAX:
         raise RefusedError(413, ErrorCode.INVALID_PARAMS, "The form is too large")
     return group_fields(parse_query(request.body))
 

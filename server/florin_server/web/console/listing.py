@@ -22,6 +22,7 @@ from florin_server.web.console.fields import (
 )
 from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.view import PAYMENT_STATES, Formatter
+from florin_server.web.handlers import NOSNIFF
 
 PAGE_ROWS = 50
 # the most rows in one answer of the API
@@ -135,7 +136,7 @@ def build_csv(formatter: Formatter, rows: Iterable[listing_pb2.PaymentRow]) -> P
         writer.writerow([_to_cell(each_text) for each_text in _format_row(formatter, row)])
     headers = (
         (b"content-disposition", b'attachment; filename="payments.csv"'),
-        (b"x-content-type-options", b"nosniff"),
+        NOSNIFF,
     )
     return PlainResponse(200, buffer.getvalue().encode(), "text/csv; charset=utf-8", headers)
 

@@ -6,12 +6,11 @@ browser to the random host name of the session.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from urllib.parse import urlencode
 
 from grpc_rest_gateway.errors import RefusedError
-from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
+from grpc_rest_gateway.plain import PlainRequest, PlainResponse
 
 from florin_server.accounts.service.sign_outs import use_ticket
 from florin_server.domain.errors import ApiError
@@ -29,6 +28,7 @@ from florin_server.web.console.site import (
     redirect,
 )
 from florin_server.web.forms import is_same_origin_form, is_same_site_link
+from florin_server.web.handlers import Routes, build_read_routes
 from florin_server.web.refusal import to_refused_error
 
 LOGOUT = f"{ROOT}/logout"
@@ -36,7 +36,7 @@ ENTER = f"{ROOT}/enter"
 _SIGN_IN_HOSTS = {HostKind.TLS, HostKind.SIGN_IN}
 
 
-def build_routes(console: Console) -> Mapping[tuple[str, str], PlainHandler]:
+def build_routes(console: Console) -> Routes:
     """Return the handlers by method and path."""
 
     async def show(request: PlainRequest) -> PlainResponse:
@@ -84,8 +84,7 @@ def build_routes(console: Console) -> Mapping[tuple[str, str], PlainHandler]:
         )
 
     return {
-        ("GET", LOGIN): show,
-        ("HEAD", LOGIN): show,
+        **build_read_routes({LOGIN: show}),
         ("POST", LOGIN): sign_in,
         ("GET", ENTER): enter,
         ("POST", LOGOUT): console.wrap_write(sign_out),

@@ -13,7 +13,7 @@ from florin.v1 import (
     system_pb2,
     webhook_service_pb2,
 )
-from grpc_rest_gateway.plain import PlainHandler, PlainRequest
+from grpc_rest_gateway.plain import PlainRequest
 from grpc_rest_gateway.rpc import Metadata, RpcBackend
 
 from florin_server.db.context import StorageContext
@@ -48,13 +48,12 @@ from florin_server.web.console.site import (
     ConsoleConfig,
     PageHandler,
 )
+from florin_server.web.handlers import Routes, build_read_routes
 
 
 class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
 
-
-Routes = Mapping[tuple[str, str], PlainHandler]
 
 _MERCHANT = (
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
@@ -259,11 +258,7 @@ def _build_routes(
 ) -> Routes:
     return {
         **login.build_routes(console),
-        **{
-            (method, path): console.wrap_read(reads[path])
-            for path in reads
-            for method in ("GET", "HEAD")
-        },
+        **build_read_routes({path: console.wrap_read(page) for path, page in reads.items()}),
         **{("GET", path): console.wrap_script_read(script_reads[path]) for path in script_reads},
         **{
             ("POST", path): console.wrap_write(

@@ -163,9 +163,7 @@ class SessionManager:
     def _read_sessions(self, request: PlainRequest) -> Iterator[ConsoleSession]:
         """Yield the sessions of a request's cookies."""
         cookie_name = self._get_cookie_name(request)
-        for name, value in request.headers:
-            if name != b"cookie":
-                continue
+        for value in request.list_header_values(b"cookie"):
             for pair in value.decode("latin-1").split(";"):
                 key, _, text = pair.strip().partition("=")
                 if (

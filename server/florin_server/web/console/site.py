@@ -34,8 +34,9 @@ from florin_server.web.console.session import (
 )
 from florin_server.web.console.view import Formatter
 from florin_server.web.forms import is_same_origin_form
+from florin_server.web.handlers import READ_METHODS
 from florin_server.web.language import get_translations
-from florin_server.web.refusal import to_refused_error
+from florin_server.web.refusal import check_page_rate, to_refused_error
 from florin_server.web.render import build_security_headers, render_page
 
 
@@ -387,8 +388,7 @@ class Console:
     def check_request(self, request: PlainRequest) -> None:
         """Raise RefusedError above the rate limit of pages, or for a wrong host name."""
         self._check_host(request)
-        if wait_s := self.app.limits.count_page(request.peer):
-            raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
+        check_page_rate(self.app, request)
 
     async def verify_secret(self, secret: str, request: PlainRequest) -> tuple[str, bool]:
         """Return the holder of a secret and whether its data is live; RefusedError if wrong."""
@@ -429,7 +429,7 @@ class Console:
         return tuple((name, value.replace(own, wider)) for name, value in _HEADERS)
 
     def _redirect_and_return(self, request: PlainRequest, *headers: HttpHeader) -> PlainResponse:
-        back = get_request_path(request) if request.method in {"GET", "HEAD"} else ROOT
+        back = get_request_path(request) if request.method in READ_METHODS else ROOT
         return self.redirect_to_sign_in(request, back, *headers)
 
 

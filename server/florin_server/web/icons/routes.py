@@ -9,10 +9,11 @@ from typing import Final, Protocol
 from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
-from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.errors import ErrorCode
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
-from florin_server.web.refusal import to_refused_error
+from florin_server.web.handlers import CACHE_FOREVER, NOSNIFF
+from florin_server.web.refusal import check_page_rate
 
 
 class _Context(IconContext, LimitContext, Protocol):
@@ -23,12 +24,10 @@ PATH: Final = "/icons/{file}"
 _SUFFIX: Final = ".png"
 _DIGEST: Final = re.compile(r"[0-9a-f]{32,64}", re.ASCII)
 _HEADERS: Final = (
-    (b"x-content-type-options", b"nosniff"),
+    NOSNIFF,
     (b"content-security-policy", b"default-src 'none'; sandbox"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-# the address is a digest of the picture: a new picture has a new address
-_CACHE_FOREVER: Final = b"public, max-age=31536000, immutable"
 
 
 def build_routes(app: _Context) -> Mapping[str, PlainHandler]:
@@ -39,11 +38,11 @@ def build_routes(app: _Context) -> Mapping[str, PlainHandler]:
         if not _DIGEST.fullmatch(digest):
             raise RefusedError(404, ErrorCode.INVALID_PARAMS, "Path not found")
         # pictures in memory cost nothing, and count in no rate limit
-        if not app.icons.is_cached(digest) and (wait_s := app.limits.count_page(request.peer)):
-            raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
+        if not app.icons.is_cached(digest):
+            check_page_rate(app, request)
         png = await app.icons.find_picture(digest)
         if png is None:
             raise RefusedError(404, ErrorCode.INVALID_PARAMS, "Path not found")
-        return PlainResponse(200, png, "image/png", _HEADERS, _CACHE_FOREVER)
+        return PlainResponse(200, png, "image/png", _HEADERS, CACHE_FOREVER)
 
     return {PATH: show}

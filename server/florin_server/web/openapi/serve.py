@@ -17,6 +17,7 @@ from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.versions import PREVIEW_VERSIONS, STABLE_VERSIONS, check_published
 from florin_server.web import assets
+from florin_server.web.handlers import NOSNIFF
 from florin_server.web.openapi import DOCUMENT_PATH
 from florin_server.web.refusal import to_refused_error
 from florin_server.web.render import render_page
@@ -45,7 +46,7 @@ _POLICY = (
 _HEADERS = (
     (b"content-security-policy", _POLICY),
     (b"referrer-policy", b"no-referrer"),
-    (b"x-content-type-options", b"nosniff"),
+    NOSNIFF,
 )
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,5})?")
 

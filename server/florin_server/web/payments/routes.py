@@ -31,8 +31,9 @@ from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings import AppLinkSettings
 from florin_server.settings.context import SettingsContext
+from florin_server.web.handlers import Routes, build_read_routes, make_constant_handler
 from florin_server.web.payments.shown import CheckoutPages
-from florin_server.web.refusal import to_refused_error
+from florin_server.web.refusal import check_page_rate, to_refused_error
 
 
 class _Context(
@@ -51,7 +52,6 @@ class _Context(
     """The parts of the application that this module uses."""
 
 
-_READ = ("GET", "HEAD")
 # the forms of a payment link: phones open these in an app, and no other path of the pay host
 _LINKS = (
     {"/": "/pay_*"},
@@ -59,7 +59,7 @@ _LINKS = (
 )
 
 
-def build_routes(app: _Context) -> Mapping[tuple[str, str], PlainHandler]:
+def build_routes(app: _Context) -> Routes:
     """Return the handlers by method and path."""
     answers = PaymentCodec(app)
     pages = CheckoutPages(app, answers)
@@ -72,7 +72,7 @@ def build_routes(app: _Context) -> Mapping[tuple[str, str], PlainHandler]:
         ("GET", "/{payment_id}/events"): _make_events_handler(app, answers),
         ("POST", "/{payment_id}/test"): pages.run_test_action,
     }
-    return {(method, path): read[path] for method in _READ for path in read} | single_method_routes
+    return {**build_read_routes(read), **single_method_routes}
 
 
 def _make_state_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:
@@ -109,8 +109,7 @@ async def _stream_events(
 
 async def _get_payment(app: _Context, request: PlainRequest) -> Payment:
     """Return the payment in the path; RefusedError if unknown or above the rate limit."""
-    if wait_s := app.limits.count_page(request.peer):
-        raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
+    check_page_rate(app, request)
     payment = await find_payment(app, request.variables["payment_id"])
     if payment is None:
         raise to_refused_error(ApiError(ErrorCode.PAYMENT_NOT_FOUND))
@@ -146,15 +145,9 @@ def _build_well_known_routes(apps: AppLinkSettings) -> Mapping[str, PlainHandler
         for android_app in apps.android
     ]
     return {
-        "/.well-known/apple-app-site-association": _make_json_handler({"applinks": ios}),
-        "/.well-known/assetlinks.json": _make_json_handler(android),
+        path: make_constant_handler(PlainResponse.from_json(content))
+        for path, content in (
+            ("/.well-known/apple-app-site-association", {"applinks": ios}),
+            ("/.well-known/assetlinks.json", android),
+        )
     }
-
-
-def _make_json_handler(content: Any) -> PlainHandler:
-    answer = PlainResponse.from_json(content)
-
-    async def tell(_request: PlainRequest) -> PlainResponse:
-        return answer
-
-    return tell

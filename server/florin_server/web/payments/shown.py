@@ -139,7 +139,7 @@ class CheckoutPages:
         return page.render_checkout(
             checkout_data,
             language,
-            theme.get_theme(request.query),
+            theme.get_theme(request),
             _build_appearance_query(request),
         )
 
@@ -233,9 +233,9 @@ def _get_link(request: PlainRequest) -> str:
 
 def _build_appearance_query(request: PlainRequest) -> str:
     """Return the query that keeps the language and the theme of a page."""
-    language = next((value for name, value in request.query if name == PARAMETER), "")
+    language = request.get_parameter(PARAMETER)
     parameters = {PARAMETER: language if language in LANGUAGES else ""}
-    parameters[theme.PARAMETER] = theme.get_theme(request.query)
+    parameters[theme.PARAMETER] = theme.get_theme(request)
     query = urlencode({name: value for name, value in parameters.items() if value})
     return f"?{query}" if query else ""
 

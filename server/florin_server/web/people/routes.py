@@ -18,6 +18,7 @@ from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
 from florin_server.limits.context import LimitContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web import assets
+from florin_server.web.handlers import NOSNIFF, make_constant_handler
 from florin_server.web.notice import render_rate_limit_page
 from florin_server.web.openapi.serve import is_swagger_ui_installed
 from florin_server.web.people import page
@@ -74,17 +75,10 @@ def build_routes() -> Mapping[str, PlainHandler]:
         200,
         (assets.FOLDER / "site/icon.png").read_bytes(),
         "image/png",
-        ((b"x-content-type-options", b"nosniff"),),
+        (NOSNIFF,),
         b"public, max-age=86400",
     )
     return {
-        "/robots.txt": _make_static_handler(_ROBOTS),
-        "/favicon.ico": _make_static_handler(icon),
+        "/robots.txt": make_constant_handler(_ROBOTS),
+        "/favicon.ico": make_constant_handler(icon),
     }
-
-
-def _make_static_handler(answer: PlainResponse) -> PlainHandler:
-    async def tell(_request: PlainRequest) -> PlainResponse:
-        return answer
-
-    return tell

@@ -7,7 +7,6 @@ can follow the transaction to that account. No public answer contains data of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from decimal import Decimal
 from typing import Protocol
 
@@ -34,10 +33,11 @@ from florin_server.money.payments.service.checkout import find_checkout
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
+from florin_server.web.handlers import NOSNIFF, Routes, build_read_routes
 from florin_server.web.language import negotiate_language
 from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.receipts import page
-from florin_server.web.refusal import to_refused_error
+from florin_server.web.refusal import check_page_rate, to_refused_error
 
 
 class _Context(
@@ -52,22 +52,22 @@ class _Context(
     """The parts of the application that this module uses."""
 
 
-_READ = ("GET", "HEAD")
 _JWKS = "/.well-known/jwks.json"
 _ACCOUNT = "account"
 # programs in browsers verify receipts too
 CORS_PATHS = (_JWKS,)
 
 
-def build_routes(app: _Context) -> Mapping[tuple[str, str], PlainHandler]:
+def build_routes(app: _Context) -> Routes:
     """Return the handlers by method and path."""
     page_path = get_page_path("{payment_id}")
-    read = {
-        page_path: _make_page_handler(app, PaymentCodec(app)),
-        f"{page_path}.jws": _make_file_handler(app),
-        _JWKS: _make_keys_handler(app),
-    }
-    return {(method, path): read[path] for method in _READ for path in read}
+    return build_read_routes(
+        {
+            page_path: _make_page_handler(app, PaymentCodec(app)),
+            f"{page_path}.jws": _make_file_handler(app),
+            _JWKS: _make_keys_handler(app),
+        }
+    )
 
 
 def _make_page_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:
@@ -97,8 +97,7 @@ def _make_page_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:
 
 def _make_file_handler(app: _Context) -> PlainHandler:
     async def tell(request: PlainRequest) -> PlainResponse:
-        if wait_s := app.limits.count_page(request.peer):
-            raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
+        check_page_rate(app, request)
         checkout = await find_checkout(app, request.variables["payment_id"])
         # one answer for both, so that callers do not learn which of payment and account is wrong
         if checkout is None or not is_payer(checkout[0], _get_account(request)):
@@ -108,7 +107,7 @@ def _make_file_handler(app: _Context) -> PlainHandler:
         except ApiError as refused:
             raise to_refused_error(refused) from refused
         name = f'attachment; filename="{done.receipt.sub}.jws"'.encode()
-        headers = ((b"content-disposition", name), (b"x-content-type-options", b"nosniff"))
+        headers = ((b"content-disposition", name), NOSNIFF)
         return PlainResponse(200, done.jws.encode(), MEDIA_TYPE, headers)
 
     return tell
@@ -118,8 +117,7 @@ def _make_keys_handler(app: _Context) -> PlainHandler:
     cache_control = b"public, max-age=%d" % CACHE_S
 
     async def tell(request: PlainRequest) -> PlainResponse:
-        if wait_s := app.limits.count_page(request.peer):
-            raise to_refused_error(ApiError(ErrorCode.RATE_LIMITED, retry_after_s=wait_s))
+        check_page_rate(app, request)
         response = PlainResponse.from_json(await keys.get_published_keys(app))
         return PlainResponse(
             200, response.body, "application/jwk-set+json", cache_control=cache_control
@@ -129,7 +127,7 @@ def _make_keys_handler(app: _Context) -> PlainHandler:
 
 
 def _get_account(request: PlainRequest) -> str:
-    return next((value for name, value in request.query if name == _ACCOUNT), "").strip()
+    return request.get_parameter(_ACCOUNT).strip()
 
 
 def _build_summary(
