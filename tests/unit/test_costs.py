@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.money.settlement.worker.costs import build_cost_postings
+from florin_server.money.settlement.worker.ended_transactions import build_cost_postings
 from florin_server.rails.evm.reading.evidence import _parse_transactions
 from florin_server.rails.types import MinedTransaction
 

@@ -128,13 +128,13 @@ async def test_worker_reports_starting_and_can_be_paused_before_it_starts(desk):
     copied = PayoutWorker(desk.app, rail, treasury, "me", {account}, copied_at_us=COPIED_US)
     problem = copied.health().problem
     assert problem == f"payouts: {PAUSED_FOR_A_COPY}; payouts: starting"
-    copied.sender.resume()
+    copied.key.resume()
     assert copied.health().problem == "payouts: starting"
     # a second pause is the operator's own
-    copied.sender.pause()
+    copied.key.pause()
     assert copied.health().problem.startswith("payouts: paused by the operator")
     other = PayoutWorker(desk.app, rail, treasury, "me", {f"{CHAIN}:0x"})
-    assert not other.sender.is_paused
+    assert not other.key.is_paused
 
 
 async def test_error_without_a_message_is_reported_by_its_type(desk, monkeypatch, caplog):

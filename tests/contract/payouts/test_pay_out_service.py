@@ -112,7 +112,7 @@ async def test_health_reports_head_open_transactions_and_every_problem(desk):
     assert (health.head, health.open_transactions) == (desk.worker.head, 1)
     assert health.problem == ""
     assert desk.worker.head >= 5
-    desk.worker.sender.pause()
+    desk.worker.key.pause()
     desk.lab.node.lost_methods = frozenset({"eth_blockNumber", "eth_getBlockByNumber"})
     await desk.turn()
     problem = desk.worker.health().problem

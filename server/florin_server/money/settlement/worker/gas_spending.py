@@ -30,7 +30,7 @@ from florin_server.money.settlement.service import GasBudgetKind, HourlyGasBudge
 from florin_server.money.settlement.store import chain_txs, gas, token_accounts
 from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
 from florin_server.money.settlement.store.gas import GasUsage
-from florin_server.money.settlement.worker.tx_sender import EndedTransaction
+from florin_server.money.settlement.worker.ended_transactions import EndedTransaction
 from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import MinedTransaction
