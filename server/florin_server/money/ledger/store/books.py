@@ -17,7 +17,7 @@ from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import payouts
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 
 WalletAsset = tuple[str, str]
 """A CAIP-10 account and a CAIP-19 asset."""
@@ -151,7 +151,7 @@ def read_snapshot(chain_accounting: Mapping[str, ChainAccounting]) -> Op[BookSna
     coming: dict[WalletAsset, int] = defaultdict(int)
     going: dict[WalletAsset, int] = defaultdict(int)
     for chain_id, chain in chain_accounting.items():
-        for item in (yield from chain_txs.list_unsettled(chain_id)):
+        for item in (yield from settlement_items.list_unsettled(chain_id)):
             for account, value in chain.expected_credits(item.option).items():
                 coming[account, item.option.asset] += value
         for payout in (yield from payouts.list_submitted(chain_id)):

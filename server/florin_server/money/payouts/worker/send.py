@@ -20,8 +20,8 @@ from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import Payout
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.payouts.service import opening
-from florin_server.money.payouts.store import held_money, payouts
-from florin_server.money.payouts.store.payouts import CreditLimits, InsufficientBalance
+from florin_server.money.payouts.store import balances, held_money, payouts
+from florin_server.money.payouts.store.balances import CreditLimits, InsufficientBalance
 from florin_server.money.settlement.store.token_accounts import AccountNotOpenable
 from florin_server.money.settlement.worker.transaction_queue import TransactionQueue
 from florin_server.operations.context import QuarantineContext
@@ -150,7 +150,7 @@ class PayoutSender:
         if not may_be_blocked and await is_blocked(self._app, payout.account):
             return "its destination is blocked"
         if (
-            missing := await read(payouts.find_shortfall(payout, self._find_credit(payout)))
+            missing := await read(balances.find_shortfall(payout, self._find_credit(payout)))
         ) is not None:
             return str(missing)
         pending_transfers = [

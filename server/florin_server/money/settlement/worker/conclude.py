@@ -14,7 +14,7 @@ from florin_server.domain.settlement.chain_txs import (
     WatchedTransaction,
 )
 from florin_server.money.ledger.service import postings
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker import gas_spending, held_money
 from florin_server.money.settlement.worker.context import SettlementContext
 from florin_server.money.settlement.worker.ended_transactions import EndedTransaction
@@ -223,7 +223,7 @@ class PaymentFinalizer:
         if await self.awaiting_proof.contains(item):
             return None
         resolved_builds = await self._context.app.store.read(
-            chain_txs.list_resolved_builds([item.payment.id])
+            settlement_items.list_resolved_builds([item.payment.id])
         )
         reason = await self._context.rail.observer.find_unpayable_reason(item, resolved_builds)
         if reason is None:

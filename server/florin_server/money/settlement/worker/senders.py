@@ -9,7 +9,7 @@ from florin_server.base.context import EventContext, MeterContext
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.store import Store
 from florin_server.domain.settlement.chain_txs import ChainTx, GasShare
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.money.settlement.worker.ended_transactions import EndedTransaction
 from florin_server.money.settlement.worker.signing_key import SigningKey
@@ -143,5 +143,7 @@ class SenderPool:
             queue.remove(ended_txs)
 
     async def _cannot_be_mined(self, tx: ChainTx) -> bool:
-        resolved_builds = await self._app.store.read(chain_txs.list_resolved_builds(tx.item_ids))
+        resolved_builds = await self._app.store.read(
+            settlement_items.list_resolved_builds(tx.item_ids)
+        )
         return await self._rail.observer.cannot_be_mined(tx, resolved_builds)

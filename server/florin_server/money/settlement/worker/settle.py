@@ -18,7 +18,7 @@ from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError
 from florin_server.domain.health import ChainHealth
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker.conclude import PaymentFinalizer
 from florin_server.money.settlement.worker.context import SettlementApp, SettlementContext
 from florin_server.money.settlement.worker.health import SettlementHealth
@@ -211,7 +211,7 @@ class ChainSettler:
         ids = {item.payment.id for item in unpaid_items}.intersection(retried_ids)
         if ids:
             now_us = self._app.clock.now_us()
-            await self._app.store.write(chain_txs.release(sorted(ids), now_us))
+            await self._app.store.write(settlement_items.release(sorted(ids), now_us))
 
     async def _load(self) -> None:
         await self.context.open_payments.load()

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import GasShare, PayerKind, SettlementItem
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker.conclude import PaymentFinalizer
 from florin_server.money.settlement.worker.context import SettlementContext
 from florin_server.money.settlement.worker.direct_payments import is_paid_by_others
@@ -50,7 +50,7 @@ class PaymentSubmitter:
                 QuarantinedItemKind.PAYMENT,
                 chain_id,
                 await self._context.app.store.read(
-                    chain_txs.list_waiting(chain_id, batch_size, now_us)
+                    settlement_items.list_waiting(chain_id, batch_size, now_us)
                 ),
                 lambda item: item.payment.id,
             )
@@ -84,7 +84,7 @@ class PaymentSubmitter:
                 # payments that were sent or postponed before the batch failed are not sent again
                 now_us = self._context.app.clock.now_us()
                 waiting_items = await self._context.app.store.read(
-                    chain_txs.list_waiting(chain_id, batch_size, now_us)
+                    settlement_items.list_waiting(chain_id, batch_size, now_us)
                 )
                 if any(each_item.payment.id == item.payment.id for each_item in waiting_items):
                     await self._submit([item])
@@ -149,7 +149,7 @@ class PaymentSubmitter:
             for item in direct_items:
                 self._context.open_payments.follow(item)
             await self._context.app.store.write(
-                chain_txs.leave_to_buyer([item.payment.id for item in direct_items])
+                settlement_items.leave_to_buyer([item.payment.id for item in direct_items])
             )
             await self._finalizer.finalize_proven()
         return [item for item in items if item not in direct_items]
@@ -160,7 +160,7 @@ class PaymentSubmitter:
         async def sign(nonce: int) -> SignedTransaction:
             return await self._context.rail.relay.sign(queue.key.address, nonce, items)
 
-        await queue.send(ids, sign, lambda: chain_txs.claim(ids))
+        await queue.send(ids, sign, lambda: settlement_items.claim(ids))
 
     async def _defer(self, items: Sequence[SettlementItem]) -> None:
         """Keep payments that would not settle now for later; end those that never can."""
@@ -181,7 +181,7 @@ def _reschedule(items: Sequence[SettlementItem], now_us: int) -> Op[None]:
         pause_us = min(max(pause_us, _RETRY_MIN_US), _RETRY_MAX_US)
         due.setdefault(pause_us, []).append(item.payment.id)
     for pause_us, ids in due.items():
-        yield from chain_txs.release(ids, now_us + pause_us)
+        yield from settlement_items.release(ids, now_us + pause_us)
 
 
 def _partition(
