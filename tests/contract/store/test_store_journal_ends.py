@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from florin_server.db.engine.query import Statement, operation
-from florin_server.db.tables.tables import ledger_journal
+from florin_server.db.tables.tables import ledger_journal_table
 from florin_server.domain.accounts.destinations import (
     AssetAccount,
     DailyOpeningCaps,
@@ -63,7 +63,7 @@ from tests.support.store_kit import (
 )
 
 COST = LedgerPosting("expense:gas", "wallet:relayer", COIN, 21_000 * 10**9)
-_C = ledger_journal.c
+_C = ledger_journal_table.c
 JOURNALS = Statement(select(_C.idem_key, _C.type, _C.payment_id, _C.tx_hash, _C.at_us), tuple)
 OURS = LedgerPosting("wallet:w", "external:buyer", ASSET, 5)
 

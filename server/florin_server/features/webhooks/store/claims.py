@@ -13,13 +13,17 @@ from sqlalchemy import ColumnElement, and_, false, or_, select, true, update
 from sqlalchemy.orm import aliased
 
 from florin_server.db.engine.query import Command, Op, Statement, columns, is_in, operation, param
-from florin_server.db.tables.tables import partner, webhook_delivery, webhook_endpoint
+from florin_server.db.tables.tables import (
+    partner_table,
+    webhook_delivery_table,
+    webhook_endpoint_table,
+)
 from florin_server.domain.webhooks import schedule
 from florin_server.domain.webhooks.endpoint import EndpointState, WebhookDelivery, WebhookEndpoint
 
-_endpoint, _delivery = webhook_endpoint.c, webhook_delivery.c
-_ENDPOINT = columns(webhook_endpoint, WebhookEndpoint)
-_PENDING = columns(webhook_delivery, WebhookDelivery)
+_endpoint, _delivery = webhook_endpoint_table.c, webhook_delivery_table.c
+_ENDPOINT = columns(webhook_endpoint_table, WebhookEndpoint)
+_PENDING = columns(webhook_delivery_table, WebhookDelivery)
 # of one endpoint, at a time
 _TOGETHER = 4
 
@@ -30,13 +34,13 @@ def _is_due(row: Any) -> ColumnElement[bool]:
     return and_(due.is_not(None), or_(due <= param("now_us"), due > param("far_us")))
 
 
-_first = aliased(webhook_delivery)
+_first = aliased(webhook_delivery_table)
 _FIRST = (
     select(_first.c.payment_id)
     .where(_first.c.endpoint_id == _endpoint.id, _is_due(_first.c))
     .order_by(_first.c.next_at_us)
     .limit(_TOGETHER)
-    .correlate(webhook_endpoint)
+    .correlate(webhook_endpoint_table)
 )
 _READY = (
     _endpoint.state == EndpointState.ACTIVE,
@@ -63,26 +67,34 @@ class WebhookDeliveryClaim:
 
 _DUE = Statement(
     select(*_ENDPOINT, *_PENDING)
-    .join_from(webhook_endpoint, webhook_delivery, _delivery.endpoint_id == _endpoint.id)
-    .join(partner, and_(partner.c.id == _endpoint.partner_id, partner.c.status == "active"))
+    .join_from(
+        webhook_endpoint_table, webhook_delivery_table, _delivery.endpoint_id == _endpoint.id
+    )
+    .join(
+        partner_table,
+        and_(partner_table.c.id == _endpoint.partner_id, partner_table.c.status == "active"),
+    )
     # the due time is checked again once the row is locked
     .where(*_READY, _delivery.payment_id.in_(_FIRST), _is_due(_delivery))
     .order_by(_delivery.next_at_us)
     .limit(param("limit"))
     # deliveries that another process has just claimed are skipped
-    .with_for_update(of=webhook_delivery, skip_locked=True),
+    .with_for_update(of=webhook_delivery_table, skip_locked=True),
     WebhookDeliveryClaim,
     endpoint=WebhookEndpoint,
     pending=WebhookDelivery,
 )
 _ANY = Statement(
     select(_endpoint.id)
-    .join(partner, and_(partner.c.id == _endpoint.partner_id, partner.c.status == "active"))
+    .join(
+        partner_table,
+        and_(partner_table.c.id == _endpoint.partner_id, partner_table.c.status == "active"),
+    )
     .where(
         *_READY,
         select(_first.c.payment_id)
         .where(_first.c.endpoint_id == _endpoint.id, _is_due(_first.c))
-        .correlate(webhook_endpoint)
+        .correlate(webhook_endpoint_table)
         .exists(),
     )
     .limit(1),
@@ -108,15 +120,17 @@ _HELD = Statement(
     WebhookDelivery,
 )
 _CLAIM = Command(
-    update(webhook_delivery)
+    update(webhook_delivery_table)
     .where(_delivery.endpoint_id == param("endpoint"), _delivery.payment_id == param("payment"))
     .values(claimed=true(), epoch=_delivery.epoch + 1, next_at_us=param("until"))
 )
 _BACK = Command(
-    update(webhook_delivery).where(*OWN_CLAIM).values(next_at_us=param("now_us"), claimed=false())
+    update(webhook_delivery_table)
+    .where(*OWN_CLAIM)
+    .values(next_at_us=param("now_us"), claimed=false())
 )
 _FREE = Command(
-    update(webhook_delivery)
+    update(webhook_delivery_table)
     .where(_delivery.claimed == true(), _delivery.next_at_us.is_not(None))
     .values(next_at_us=param("now_us"), claimed=false())
 )

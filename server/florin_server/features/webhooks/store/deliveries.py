@@ -32,9 +32,9 @@ from florin_server.db.engine.query import (
     upsert,
 )
 from florin_server.db.tables.tables import (
-    webhook_attempt,
-    webhook_delivery,
-    webhook_endpoint,
+    webhook_attempt_table,
+    webhook_delivery_table,
+    webhook_endpoint_table,
 )
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.webhooks import schedule
@@ -54,7 +54,7 @@ from florin_server.features.webhooks.store.endpoints import SigningSecret
 from florin_server.money.outbox.store import events
 from florin_server.money.payments.store import payments
 
-_endpoint, _delivery = webhook_endpoint.c, webhook_delivery.c
+_endpoint, _delivery = webhook_endpoint_table.c, webhook_delivery_table.c
 _DAY_US = 86_400_000_000
 
 
@@ -70,7 +70,7 @@ class _Pending(NamedTuple):
 
 
 _RECORD_DELIVERED = Statement(
-    update(webhook_delivery)
+    update(webhook_delivery_table)
     .where(*OWN_CLAIM)
     .values(
         told=param("place"),
@@ -83,24 +83,24 @@ _RECORD_DELIVERED = Statement(
     int,
 )
 _GONE = Command(
-    delete(webhook_delivery).where(
+    delete(webhook_delivery_table).where(
         _delivery.endpoint_id == param("endpoint"),
         _delivery.payment_id == param("payment"),
         _delivery.newest <= _delivery.told,
     )
 )
 _AGAIN = Statement(
-    update(webhook_delivery)
+    update(webhook_delivery_table)
     .where(*OWN_CLAIM)
     .values(attempts=_delivery.attempts + 1, next_at_us=param("next_us"), claimed=false())
     .returning(_delivery.attempts),
     int,
 )
 _SHELVE = Command(
-    update(webhook_delivery).where(*OWN_CLAIM).values(next_at_us=null(), claimed=false())
+    update(webhook_delivery_table).where(*OWN_CLAIM).values(next_at_us=null(), claimed=false())
 )
 _TAKE_UP = Command(
-    update(webhook_delivery)
+    update(webhook_delivery_table)
     .where(
         _delivery.endpoint_id == param("endpoint"),
         _delivery.payment_id == param("payment"),
@@ -109,7 +109,7 @@ _TAKE_UP = Command(
     .values(next_at_us=param("now_us"), claimed=false())
 )
 _SUCCEEDED = Statement(
-    update(webhook_endpoint)
+    update(webhook_endpoint_table)
     .where(_endpoint.id == param("endpoint"))
     .values(
         failures=0,
@@ -122,7 +122,7 @@ _SUCCEEDED = Statement(
     int,
 )
 _FAILED = Statement(
-    update(webhook_endpoint)
+    update(webhook_endpoint_table)
     .where(_endpoint.id == param("endpoint"))
     .values(
         failures=_endpoint.failures + 1,
@@ -133,11 +133,11 @@ _FAILED = Statement(
     _FailureCount,
 )
 _REST = Command(
-    update(webhook_endpoint)
+    update(webhook_endpoint_table)
     .where(_endpoint.id == param("endpoint"))
     .values(retry_at_us=param("rests_until"))
 )
-_ATTEMPT = Command(upsert(webhook_attempt, "endpoint_id", "slot"))
+_ATTEMPT = Command(upsert(webhook_attempt_table, "endpoint_id", "slot"))
 _active = and_(_endpoint.state == EndpointState.ACTIVE, _delivery.next_at_us.is_not(None))
 _figures: Select[*tuple[Any, ...]] = select(
     func.min(case((_active, _delivery.since_us), else_=None)).label("oldest_us"),
@@ -145,7 +145,7 @@ _figures: Select[*tuple[Any, ...]] = select(
 )
 _FIGURES = Statement(
     _figures.join_from(
-        webhook_delivery, webhook_endpoint, _delivery.endpoint_id == _endpoint.id
+        webhook_delivery_table, webhook_endpoint_table, _delivery.endpoint_id == _endpoint.id
     ).where(_endpoint.url != ""),
     _Pending,
 )

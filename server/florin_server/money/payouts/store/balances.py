@@ -17,8 +17,7 @@ from florin_server.db.engine.query import (
     sum_u256,
 )
 from florin_server.db.tables.payouts import OWED_PREDICATE
-from florin_server.db.tables.tables import merchant
-from florin_server.db.tables.tables import payout as payout_table
+from florin_server.db.tables.tables import merchant_table, payout_table
 from florin_server.domain.ledger import accounts
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.money.ledger.store import ledger
@@ -63,18 +62,23 @@ class _SubmittedSum(NamedTuple):
 
 # a merchant owes money only after a refund or a return
 _REFUNDERS = Statement(
-    select(payout_table.c.merchant_id, merchant.c.partner_id)
-    .join_from(payout_table, merchant, merchant.c.id == payout_table.c.merchant_id, isouter=True)
+    select(payout_table.c.merchant_id, merchant_table.c.partner_id)
+    .join_from(
+        payout_table,
+        merchant_table,
+        merchant_table.c.id == payout_table.c.merchant_id,
+        isouter=True,
+    )
     .where(
         payout_table.c.asset == param("asset"),
         payout_table.c.kind != PayoutKind.BALANCE,
         is_one_of(payout_table.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
     )
-    .group_by(payout_table.c.merchant_id, merchant.c.partner_id),
+    .group_by(payout_table.c.merchant_id, merchant_table.c.partner_id),
     _Refunder,
 )
 _PARTNER = Statement(
-    select(merchant.c.partner_id).where(merchant.c.id == param("merchant_id")), str
+    select(merchant_table.c.partner_id).where(merchant_table.c.id == param("merchant_id")), str
 )
 _UNDER_WAY_ALL = Statement(
     select(payout_table.c.merchant_id, sum_u256(payout_table.c.value).label("value"))

@@ -25,9 +25,12 @@ from florin_server.db.engine.query import (
 )
 from florin_server.db.tables.payouts import OWED_PREDICATE
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
-from florin_server.db.tables.tables import chain_tx, chain_tx_item
-from florin_server.db.tables.tables import payout as payout_table
-from florin_server.db.tables.tables import refund as refund_table
+from florin_server.db.tables.tables import (
+    chain_tx_item_table,
+    chain_tx_table,
+    payout_table,
+    refund_table,
+)
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Refund
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
@@ -166,12 +169,14 @@ _FINALIZE = {
 }
 # few transactions are open at any time
 _IN_OPEN = Statement.nullable(
-    select(chain_tx_item.c.payout_id)
-    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    select(chain_tx_item_table.c.payout_id)
+    .join_from(
+        chain_tx_table, chain_tx_item_table, chain_tx_item_table.c.tx_id == chain_tx_table.c.id
+    )
     .where(
         text(OPEN_TX_PREDICATE),
-        chain_tx.c.chain_id == param("chain"),
-        chain_tx_item.c.payout_id == param("id_"),
+        chain_tx_table.c.chain_id == param("chain"),
+        chain_tx_item_table.c.payout_id == param("id_"),
     ),
     str,
 )

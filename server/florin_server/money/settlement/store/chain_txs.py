@@ -26,7 +26,7 @@ from florin_server.db.engine.query import (
     param,
 )
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
-from florin_server.db.tables.tables import chain_tx, chain_tx_bump, chain_tx_item
+from florin_server.db.tables.tables import chain_tx_bump_table, chain_tx_item_table, chain_tx_table
 from florin_server.domain.ledger import journals
 from florin_server.domain.settlement.chain_txs import (
     ChainTx,
@@ -89,62 +89,62 @@ class _EndedTransaction(NamedTuple):
 
 
 _BUMPS = Statement(
-    select(chain_tx_bump.c.tx_id, chain_tx_bump.c.raw, chain_tx_bump.c.hash)
-    .where(is_in(chain_tx_bump.c.tx_id, "ids"))
-    .order_by(chain_tx_bump.c.tx_id, chain_tx_bump.c.n),
+    select(chain_tx_bump_table.c.tx_id, chain_tx_bump_table.c.raw, chain_tx_bump_table.c.hash)
+    .where(is_in(chain_tx_bump_table.c.tx_id, "ids"))
+    .order_by(chain_tx_bump_table.c.tx_id, chain_tx_bump_table.c.n),
     _Variant,
     variant=TransactionVariant,
 )
 _ITEMS = Statement(
     select(
-        chain_tx_item.c.tx_id,
-        chain_tx_item.c.payment_id,
-        chain_tx_item.c.payout_id,
-        chain_tx_item.c.kind,
-        chain_tx_item.c.gas,
+        chain_tx_item_table.c.tx_id,
+        chain_tx_item_table.c.payment_id,
+        chain_tx_item_table.c.payout_id,
+        chain_tx_item_table.c.kind,
+        chain_tx_item_table.c.gas,
     )
-    .where(is_in(chain_tx_item.c.tx_id, "ids"))
-    .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n),
+    .where(is_in(chain_tx_item_table.c.tx_id, "ids"))
+    .order_by(chain_tx_item_table.c.tx_id, chain_tx_item_table.c.n),
     _Item,
 )
-_APPEND = Command(insert(chain_tx))
-_ITEM = Command(insert(chain_tx_item))
+_APPEND = Command(insert(chain_tx_table))
+_ITEM = Command(insert(chain_tx_item_table))
 _FILTER_HASHES = Statement(
-    select(chain_tx.c.hash).where(
-        chain_tx.c.chain_id == param("chain_id"), is_in(chain_tx.c.hash, "hashes")
+    select(chain_tx_table.c.hash).where(
+        chain_tx_table.c.chain_id == param("chain_id"), is_in(chain_tx_table.c.hash, "hashes")
     ),
     str,
 )
 _OPEN_TXS = Statement(
-    select(*chain_tx.c)
+    select(*chain_tx_table.c)
     .where(
         text(OPEN_TX_PREDICATE),
-        chain_tx.c.chain_id == param("chain_id"),
-        chain_tx.c.sender == param("sender"),
+        chain_tx_table.c.chain_id == param("chain_id"),
+        chain_tx_table.c.sender == param("sender"),
     )
-    .order_by(chain_tx.c.nonce),
+    .order_by(chain_tx_table.c.nonce),
     _TransactionRow,
 )
 _AT_NONCE = Statement(
-    select(*chain_tx.c)
+    select(*chain_tx_table.c)
     .where(
-        chain_tx.c.chain_id == param("chain_id"),
-        chain_tx.c.sender == param("sender"),
-        chain_tx.c.nonce == param("nonce"),
+        chain_tx_table.c.chain_id == param("chain_id"),
+        chain_tx_table.c.sender == param("sender"),
+        chain_tx_table.c.nonce == param("nonce"),
     )
-    .order_by(chain_tx.c.created_at_us.desc(), chain_tx.c.id),
+    .order_by(chain_tx_table.c.created_at_us.desc(), chain_tx_table.c.id),
     _TransactionRow,
 )
-_BUMP = Command(insert(chain_tx_bump))
+_BUMP = Command(insert(chain_tx_bump_table))
 
 
 def _update_by_event(event: TxEvent) -> Update:
     """Build an update by the state table; it changes nothing if the event cannot happen."""
     return (
-        update(chain_tx)
+        update(chain_tx_table)
         .where(
-            chain_tx.c.id == param("tx_id"),
-            is_one_of(chain_tx.c.state, TRANSACTION_TRANSITIONS.list_sources(event)),
+            chain_tx_table.c.id == param("tx_id"),
+            is_one_of(chain_tx_table.c.state, TRANSACTION_TRANSITIONS.list_sources(event)),
         )
         .values(state=TRANSACTION_TRANSITIONS.get_target(event))
     )
@@ -160,8 +160,8 @@ _END = {
             final_hash=param("final_hash"),
         )
         .returning(
-            func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash).label("hash"),
-            chain_tx.c.chain_id,
+            func.coalesce(chain_tx_table.c.final_hash, chain_tx_table.c.hash).label("hash"),
+            chain_tx_table.c.chain_id,
         ),
         _EndedTransaction,
     )

@@ -19,8 +19,7 @@ from florin_server.db.engine.query import (
     param,
 )
 from florin_server.db.tables.payments import UNSETTLED_PREDICATE, ConfirmationState
-from florin_server.db.tables.tables import confirm as confirmation_table
-from florin_server.db.tables.tables import payment as payment_table
+from florin_server.db.tables.tables import confirmation_table, payment_table
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.domain.payments.state import PaymentStateEvent

@@ -19,10 +19,14 @@ from florin_server.db.engine.query import (
 from florin_server.db.engine.times import is_due
 from florin_server.db.tables.payments import UNSETTLED_PREDICATE, ConfirmationState
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
-from florin_server.db.tables.tables import chain_tx, chain_tx_item, payment_option
-from florin_server.db.tables.tables import confirm as confirmation_table
-from florin_server.db.tables.tables import issued as resolved_build_table
-from florin_server.db.tables.tables import payment as payment_table
+from florin_server.db.tables.tables import (
+    chain_tx_item_table,
+    chain_tx_table,
+    confirmation_table,
+    payment_option_table,
+    payment_table,
+    resolved_build_table,
+)
 from florin_server.domain.payments.payment import (
     Confirmation,
     Payment,
@@ -45,9 +49,9 @@ _IN_OPEN = (
     exists()
     .where(
         text(OPEN_TX_PREDICATE),
-        chain_tx.c.chain_id == confirmation_table.c.chain_id,
-        chain_tx_item.c.tx_id == chain_tx.c.id,
-        chain_tx_item.c.payment_id == confirmation_table.c.payment_id,
+        chain_tx_table.c.chain_id == confirmation_table.c.chain_id,
+        chain_tx_item_table.c.tx_id == chain_tx_table.c.id,
+        chain_tx_item_table.c.payment_id == confirmation_table.c.payment_id,
     )
     .correlate(confirmation_table)
 )
@@ -58,7 +62,7 @@ def _select_items() -> Select[*tuple[Any, ...]]:
     return (
         select(
             *payment_table.c,
-            *columns(payment_option, PaymentOption),
+            *columns(payment_option_table, PaymentOption),
             *columns(confirmation_table, Confirmation),
             confirmation_table.c.from_block,
             confirmation_table.c.app,
@@ -69,9 +73,9 @@ def _select_items() -> Select[*tuple[Any, ...]]:
             confirmation_table, payment_table, payment_table.c.id == confirmation_table.c.payment_id
         )
         .join(
-            payment_option,
-            (payment_option.c.payment_id == confirmation_table.c.payment_id)
-            & (payment_option.c.id == confirmation_table.c.option_id),
+            payment_option_table,
+            (payment_option_table.c.payment_id == confirmation_table.c.payment_id)
+            & (payment_option_table.c.id == confirmation_table.c.option_id),
         )
         .where(
             text(UNSETTLED_PREDICATE), NOT_HELD, confirmation_table.c.chain_id == param("chain_id")
