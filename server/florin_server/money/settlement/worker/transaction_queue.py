@@ -431,8 +431,10 @@ class TransactionQueue:
         return ended_txs
 
     def remove(self, ended_txs: Iterable[EndedTransaction]) -> None:
-        """Forget transactions whose end is committed."""
+        """Forget transactions whose end is committed, and count those of this key."""
         for ended_tx in ended_txs:
+            if ended_tx.tx.sender != self.key.address:
+                continue
             self._txs.pop(ended_tx.tx.id, None)
             count_transaction(self._app.meters, self._rail.chain_id, self._payer, ended_tx.mined)
             for tx_hash in ended_tx.tx.hashes:
