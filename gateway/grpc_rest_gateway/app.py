@@ -20,6 +20,7 @@ from typing import Any
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
+from grpc_rest_gateway.clients import ClientReader
 from grpc_rest_gateway.errors import (
     FAULT_KEY,
     INVALID_PARAMS,
@@ -34,9 +35,7 @@ from grpc_rest_gateway.exchange import (
     Send,
     complete_lifespan,
     get_path,
-    get_peer,
 )
-from grpc_rest_gateway.forwarded import is_private_peer
 from grpc_rest_gateway.headers import (
     HeaderRules,
     Headers,
@@ -45,7 +44,7 @@ from grpc_rest_gateway.headers import (
     parse_event_id,
 )
 from grpc_rest_gateway.hold import Receive, RequestWait, WaitEnd
-from grpc_rest_gateway.httprule import ROOT, PathError, PathRouter, TemplateError, parse_template
+from grpc_rest_gateway.httprule import PathError
 from grpc_rest_gateway.jsoncodec import JsonCodec
 from grpc_rest_gateway.longpoll import poll_response
 from grpc_rest_gateway.observed import ObservedExchange, RequestObserver
@@ -59,20 +58,13 @@ from grpc_rest_gateway.plain import (
     RefusalRenderer,
     is_page_request,
 )
-from grpc_rest_gateway.routes import (
-    RouteBinding,
-    RouteError,
-    add_routes,
-    check_aliases,
-    compile_routes,
-)
+from grpc_rest_gateway.routes import RouteBinding, check_aliases, compile_routes
+from grpc_rest_gateway.routetable import RouteTable
 from grpc_rest_gateway.rpc import CallError, Metadata, RpcBackend
 from grpc_rest_gateway.settings import GatewaySettings
 from grpc_rest_gateway.sse import EventStream
 
 logger = logging.getLogger(__name__)
-
-_SCHEMES = (b"http", b"https")
 
 
 class RestGateway:
@@ -99,30 +91,23 @@ class RestGateway:
         self._observer = observer
         self._render_refusal = render_refusal
         self.header_rules = HeaderRules(self.settings.headers)
-        self._router: PathRouter[RouteBinding | PlainRoute] = PathRouter()
         codec = codec or JsonCodec(ignore_unknown=self.settings.ignore_unknown)
         self.bindings = list(compile_routes(services, backend, codec))
         check_aliases(self.bindings, self.header_rules)
-        add_routes(self._router, self.bindings)
+        self._routes = RouteTable(self.settings, self.bindings)
+        self._clients = ClientReader(self.settings.proxies)
         self._waits: set[RequestWait] = set()
         self._is_stopping = False
-        self._has_warned_of_proxy = False
-        self._proxy_header = self.settings.proxies.header.encode()
 
     def add_route(
         self, method: str, path: str, handler: PlainHandler, *, cors: bool = False
     ) -> None:
         """Serve a path template, or "/", with a plain handler; RouteError if the path is taken."""
-        try:
-            template = ROOT if path == ROOT.text else parse_template(path)
-            self._router.add(method, template, PlainRoute(template, handler, cors))
-        except TemplateError as error:
-            raise RouteError(str(error)) from error
+        self._routes.add_plain(method, path, handler, cors=cors)
 
     def reserve_paths(self, *segments: str) -> None:
         """Reserve first segments of paths: routes that start with a variable do not match them."""
-        for segment in segments:
-            self._router.reserve(segment)
+        self._routes.reserve(segments)
 
     def stop(self) -> None:
         """End long polls and streams: polls return the last state they saw, streams close.
@@ -135,31 +120,16 @@ class RestGateway:
 
     def allows_cors(self, path: str) -> bool:
         """Return True if browsers of every origin can read responses and errors at this path."""
-        if self.settings.lenient_paths:
-            path = _strip_extra_slashes(path)
-        if self._is_cors_path(path):
-            return True
-        try:
-            methods = self._router.list_methods(path)
-            routes = [self._router.find_route(method, path) for method in methods]
-        except PathError:
-            return False
-        return any(route is not None and route[0].cors for route in routes)
+        return self._routes.allows_cors(path)
 
     def list_response_headers(self, method: str, path: str) -> Headers:
         """Return the extra headers of every response to such a request, errors included."""
         try:
-            route = self._find_route(method, path)
+            route = self._routes.find_route(method, path)
         except PathError:
             route = None
         own = route[0].headers if route is not None else []
         return [*self.header_rules.cors_headers, *own] if self.allows_cors(path) else own
-
-    def _is_cors_path(self, path: str) -> bool:
-        return any(
-            path == listed or (listed.endswith("*") and path.startswith(listed[:-1]))
-            for listed in self.settings.cors_paths
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one ASGI connection."""
@@ -172,7 +142,7 @@ class RestGateway:
             await self._serve(exchange)
             return
         seen = ObservedExchange(
-            exchange, self._observer(scope["headers"], partial(self._get_peer, scope))
+            exchange, self._observer(scope["headers"], partial(self._clients.get_peer, scope))
         )
         try:
             await self._serve(exchange)
@@ -204,32 +174,6 @@ class RestGateway:
             log_fields = {"request_id": exchange.request_headers.request_id}
             logger.exception("request failed unexpectedly", extra=log_fields)
             await self._refuse(exchange, make_internal_error())
-
-    def _get_peer(self, scope: Scope) -> str:
-        peer = get_peer(scope)
-        proxy_header = self._proxy_header
-        listed = [
-            value.decode("latin-1") for name, value in scope["headers"] if name == proxy_header
-        ]
-        if not listed:
-            return peer
-        client = self.settings.proxies.get_client(peer, listed)
-        if client == peer and not self._has_warned_of_proxy and is_private_peer(peer):
-            self._has_warned_of_proxy = True
-            logger.warning(
-                "%s sends forwarding headers but is no trusted proxy: all its clients count as one "
-                "address; if it is your proxy, add it to the trusted proxies",
-                peer,
-            )
-        return client
-
-    def _get_scheme(self, scope: Scope) -> str:
-        """Return the scheme that the client used, as reported by a proxy that ends TLS."""
-        scheme: bytes | None = dict(scope["headers"]).get(b"x-forwarded-proto")
-        if scheme in _SCHEMES and self.settings.proxies.is_trusted(get_peer(scope)):
-            return str(scheme, "ascii")
-        # servers can omit it: ASGI defines a default
-        return str(scope.get("scheme", "http"))
 
     async def _refuse(self, exchange: HttpExchange, refusal: RefusedError) -> None:
         incoming = exchange.request_headers
@@ -266,7 +210,7 @@ class RestGateway:
             scope["headers"],
             b"",
             exchange.peer,
-            self._get_scheme(scope),
+            self._clients.get_scheme(scope),
         )
         page = self._render_refusal(request, exchange.path, refusal)
         return page and replace(page, headers=(*page.headers, *refusal.headers))
@@ -276,7 +220,7 @@ class RestGateway:
         exchange.path = get_path(scope)
         method = scope["method"]
         # first, because errors about headers are responses of the route too
-        match = self._find_route(method, exchange.path)
+        match = self._routes.find_route(method, exchange.path)
         if match is not None:
             exchange.route_headers = match[0].headers
         self.header_rules.parse_headers(scope["headers"], incoming)
@@ -288,8 +232,8 @@ class RestGateway:
             return
         route, texts = match
         exchange.route = route.name
-        exchange.cors = route.cors or self._is_cors_path(exchange.path)
-        exchange.peer = self._get_peer(scope)
+        exchange.cors = route.cors or self._routes.is_cors_path(exchange.path)
+        exchange.peer = self._clients.get_peer(scope)
         if isinstance(route, PlainRoute):
             await self._handle_plain(exchange, route, texts)
             return
@@ -306,19 +250,8 @@ class RestGateway:
             await self._handle_unary(exchange, route, texts)
 
     # routing
-    def _find_route(
-        self, method: str, path: str
-    ) -> tuple[RouteBinding | PlainRoute, tuple[str, ...]] | None:
-        match = self._router.find_route(method, path)
-        if match is None and self.settings.lenient_paths:
-            other = _strip_extra_slashes(path)
-            match = self._router.find_route(method, other) if other != path else None
-        return match
-
     async def _handle_unrouted(self, exchange: HttpExchange, method: str) -> None:
-        path = exchange.path
-        if self.settings.lenient_paths:
-            path = _strip_extra_slashes(path)
+        path = self._routes.normalize(exchange.path)
         exchange.cors = self.allows_cors(path)
         if method == "OPTIONS" and exchange.cors:
             headers = self.header_rules.build_preflight_headers(
@@ -327,7 +260,7 @@ class RestGateway:
             await exchange.send({"type": "http.response.start", "status": 204, "headers": headers})
             await exchange.send({"type": "http.response.body", "body": b""})
             return
-        methods = self._router.list_methods(path)
+        methods = self._routes.list_methods(path)
         if not methods:
             raise RefusedError(404, INVALID_PARAMS, "Path not found")
         if exchange.cors:
@@ -500,7 +433,7 @@ class RestGateway:
             scope["headers"],
             body,
             exchange.peer,
-            self._get_scheme(scope),
+            self._clients.get_scheme(scope),
             exchange.path,
         )
         request.reject_nul()
@@ -541,12 +474,6 @@ class RestGateway:
             await events.run(exchange.receive, seconds, self._waits)
         finally:
             events_response.release()
-
-
-def _strip_extra_slashes(path: str) -> str:
-    if path.startswith("//"):
-        path = path[1:]
-    return path[:-1] if len(path) > 1 and path.endswith("/") else path
 
 
 def _log_deadline_exceeded(exchange: HttpExchange) -> None:

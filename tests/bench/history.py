@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from florin_server.db.engine import schema
-from florin_server.db.tables.tables import merchant, partner, payment
+from florin_server.db.tables.tables import merchant_table, partner_table, payment_table
 from florin_server.domain.ids import generate_payment_id
 from sqlalchemy import Table
 
@@ -58,9 +58,9 @@ def write(path: Path, count: int) -> None:
         indexes = raw.execute(_INDEXES).fetchall()
         for name, _ in indexes:
             raw.execute(f"DROP INDEX {name}")
-        _insert(raw, partner, [(PARTNER, "Bench", "2026-02-18", "active", START_US)])
-        _insert(raw, merchant, map(_merchant, MERCHANTS))
-        _insert(raw, payment, _payments(count))
+        _insert(raw, partner_table, [(PARTNER, "Bench", "2026-02-18", "active", START_US)])
+        _insert(raw, merchant_table, map(_merchant, MERCHANTS))
+        _insert(raw, payment_table, _payments(count))
         raw.execute(_OPTIONS)
         raw.execute(_TXS)
         for _, created in indexes:

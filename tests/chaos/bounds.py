@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from florin_sandbox.simulation.audit.facts import StoredFacts
-from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
+from florin_server.money.settlement.store.settlement_items import FAILURES_MAX
 from florin_server.rails.evm.sending.fees import (
     WALLET_GAS,
     compute_creation_share,

@@ -26,7 +26,7 @@ import uvloop
 from florin_sandbox.demo_accounts import ensure_demo_accounts
 from florin_server.app.service import FlorinService
 from florin_server.money.ledger.store import ledger
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker.conclude import PaymentFinalizer
 from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.rails.evm.sending.relay import EvmRelay
@@ -155,7 +155,8 @@ async def check(service, env, chain: ChainClient, payment_id: str, folder: Path)
     booked = await store.read(ledger.get_balance(f"external:{merchant}", env["FLORIN_EVM_ASSET"]))
     assert abs(booked) == PRICE, f"{booked} is booked"
     payments = {
-        item.payment.id for item in await store.read(chain_txs.list_unsettled("eip155:31337"))
+        item.payment.id
+        for item in await store.read(settlement_items.list_unsettled("eip155:31337"))
     }
     assert payment_id not in payments
     assert (await store.payments.find(payment_id)).version == 2

@@ -20,18 +20,17 @@ from florin_server.domain.screening.blocklist import ScreeningList, find_address
 from florin_server.domain.sealed import DecryptionError
 from florin_server.features.monitoring.service import quarantine
 from florin_server.features.webhooks import worker as deliver
-from florin_server.features.webhooks.store import deliveries
+from florin_server.features.webhooks.store import claims
 from florin_server.money.ledger.service import books
 from florin_server.money.payments.service.watch import watch_payout
 from florin_server.money.payouts.service import held_money as verdicts
 from florin_server.money.payouts.service import payouts as merchant_payouts
 from florin_server.money.payouts.store import held_money, payouts
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import chain_txs, settlement_items
 from florin_server.money.settlement.worker import missed_blocks
-from florin_server.settings.limits import FailedFeeSettings
 from solders.keypair import Keypair
 
-from tests.chaos.poison_chain import ChainFaults
+from tests.chaos.poison_chain import ChainFaults, crowd_fees
 from tests.chaos.poison_round import Deliveries, Round
 from tests.support.answering import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.books import SETTINGS
@@ -204,7 +203,7 @@ class Story:
             path = f"/v1/payments/{late.payment_id}/cancel"
             await self._desk.rest.call("POST", path, self._headers, {})
         now_us = self._app.clock.now_us()
-        await self._app.store.write(deliveries.claim(now_us, 1_000_000, [], 1))
+        await self._app.store.write(claims.claim(now_us, 1_000_000, [], 1))
         for offer in shared:
             await self._desk.confirm(offer)
         for slow in self._slow:
@@ -380,7 +379,7 @@ class Story:
         """Return whether nothing is pending."""
         read = self._app.store.read
         for rail in self._app.rails.values():
-            if await read(chain_txs.list_unsettled_ids(rail.chain_id)):
+            if await read(settlement_items.list_unsettled_ids(rail.chain_id)):
                 return False
             keys = [*rail.senders, *([rail.payouts.sender] if rail.payouts else ())]
             for key in keys:
@@ -467,7 +466,7 @@ async def campaign(
         serve_stub(OK) as server,
     ):
         await evm.stand_still()
-        _crowd_fees(desk)
+        crowd_fees(desk)
         shop = WebhookMerchant(desk, await desk.tenant(), WebhookReceiver(server))
         server.handler = back_end = BackEnd()
         for path in (_HOOKS, _FLAKY):
@@ -483,13 +482,6 @@ async def campaign(
             yield running
         finally:
             await running.workers.stop()
-
-
-def _crowd_fees(desk: ServiceHarness) -> None:
-    """Limit Solana's budget for lost fees to one payment at a time."""
-    plenty = 10**12
-    fees = FailedFeeSettings.model_construct(payer=plenty, app=1, chain=plenty)
-    desk.service.app.settings.__dict__["failed_fees"] = fees
 
 
 def _lose_secrets(monkeypatch: Any, lost: set[str]) -> None:

@@ -11,10 +11,15 @@ from florin_server.money.settlement.store import chain_txs
 from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.protocol import Rail
+from florin_server.settings.limits import FailedFeeSettings
 
 from tests.chaos.poison_round import Round
 from tests.support.desk import ServiceHarness
-from tests.support.payout_shop import CHAIN, DOLLAR, wait_faucet_booked
+from tests.support.payout_shop import (
+    CHAIN,
+    DOLLAR,
+    wait_faucet_booked,
+)
 from tests.support.solana import SolanaNodeClient
 from tests.support.wallet import EvmTestWallet
 
@@ -147,3 +152,10 @@ class ChainFaults:
 
     async def _fault(self, **what: Any) -> None:
         await self._chain.ask("florin_fault", what)
+
+
+def crowd_fees(desk: ServiceHarness) -> None:
+    """Limit Solana's budget for lost fees to one payment at a time."""
+    plenty = 10**12
+    fees = FailedFeeSettings.model_construct(payer=plenty, app=1, chain=plenty)
+    desk.service.app.settings.__dict__["failed_fees"] = fees

@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 from florin_server.accounts.store import keys, standing
 from florin_server.db.engine.query import Op, Operation, Statement, operation, param
 from florin_server.db.engine.store import Store
-from florin_server.db.tables.tables import lease, payment
+from florin_server.db.tables.tables import lease_table, payment_table
 from florin_server.domain.accounts.account import ApiKey, CredentialStatus
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.errors import ApiError
@@ -267,13 +267,13 @@ def _no_guard() -> None:
 
 def _no_fence() -> None:
     """Check the lease before signing, without a lock on it."""
-    unlocked = select(lease.c.epoch).where(lease.c.name == param("lease"))
+    unlocked = select(lease_table.c.epoch).where(lease_table.c.name == param("lease"))
     leases._EPOCH = Statement(unlocked, int)  # noqa: SLF001
 
 
 def _no_lock() -> None:
     """Count the options without a lock, so that others add more meanwhile."""
-    unlocked = select(payment.c.id).where(payment.c.id == param("payment_id"))
+    unlocked = select(payment_table.c.id).where(payment_table.c.id == param("payment_id"))
     new_options._LOCK = Statement(unlocked, str)  # noqa: SLF001
 
 
@@ -284,7 +284,7 @@ def _no_refund_lock() -> None:
     numbers are changed as well.
     """
     global _ordinal  # noqa: PLW0603  (in its own process)
-    unlocked = select(payment.c.id).where(payment.c.id == param("payment_id"))
+    unlocked = select(payment_table.c.id).where(payment_table.c.id == param("payment_id"))
     refunds._LOCK = Statement(unlocked, str)  # noqa: SLF001
     _ordinal = lambda _existing, who: int(who, 16) + 1  # noqa: E731
 

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 from florin_sandbox.devnet.evm import DEVNET
 from florin_sandbox.simulation.audit.ground import ETHER, EUR, USD
-from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
+from florin_server.money.settlement.store.settlement_items import FAILURES_MAX
 
 from tests.chaos.audit import Audit, build_target
 from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way

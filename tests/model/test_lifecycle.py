@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from florin_server.api.payments import codec
 from florin_server.db.engine.query import Statement, param
-from florin_server.db.tables.tables import payment
+from florin_server.db.tables.tables import payment_table
 from florin_server.domain.payments import results
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.domain.payments.polling import compute_poll_ms
@@ -49,15 +49,15 @@ def test_every_reader_agrees_with_the_model(tmp_path, chain, runs):
 
 def cancels_too_late(patch: pytest.MonkeyPatch) -> None:
     anything = Statement(
-        update(payment)
-        .where(payment.c.id == param("payment_id"))
+        update(payment_table)
+        .where(payment_table.c.id == param("payment_id"))
         .values(
             status=PaymentStatus.CANCELLED,
-            version=payment.c.version + 1,
+            version=payment_table.c.version + 1,
             updated_at_us=param("now_us"),
             cancelled_reason=param("cancelled_reason"),
         )
-        .returning(*payment.c),
+        .returning(*payment_table.c),
         Payment,
     )
     patch.setitem(

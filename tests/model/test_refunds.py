@@ -12,7 +12,7 @@ from florin_server.db.engine.query import (
     operation,
     param,
 )
-from florin_server.db.tables.tables import payout
+from florin_server.db.tables.tables import payout_table
 from florin_server.domain.payouts import refund_amounts
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.payouts.state import PayoutEvent
@@ -76,15 +76,15 @@ def forgets_keys(patch: Patch) -> None:
 
 def claims_what_does_not_wait(patch: Patch) -> None:
     anything = Statement(
-        update(payout)
-        .where(payout.c.id == param("id_"))
+        update(payout_table)
+        .where(payout_table.c.id == param("id_"))
         .values(
             status=PayoutStatus.SUBMITTED,
             problem=None,
             tx_id=param("tx"),
             lapses_at=param("lapses", BigInteger),
         )
-        .returning(payout.c.id),
+        .returning(payout_table.c.id),
         str,
     )
     patch.setattr(payouts, "_CLAIM", anything)
@@ -92,10 +92,10 @@ def claims_what_does_not_wait(patch: Patch) -> None:
 
 def believes_a_replaced_transaction(patch: Patch) -> None:
     anything = Statement(
-        update(payout)
+        update(payout_table)
         .where(
-            payout.c.id == param("id_"),
-            payout.c.status == PayoutStatus.SUBMITTED,
+            payout_table.c.id == param("id_"),
+            payout_table.c.status == PayoutStatus.SUBMITTED,
             # any transaction
             param("of_tx", Text).is_not_distinct_from(param("of_tx", Text)),
         )
@@ -106,7 +106,7 @@ def believes_a_replaced_transaction(patch: Patch) -> None:
             tx_id=param("tx"),
             completed_at_us=param("done_us"),
         )
-        .returning(payout.c.id),
+        .returning(payout_table.c.id),
         str,
     )
     patch.setitem(payouts._FINALIZE, PayoutEvent.PAID, anything)  # noqa: SLF001

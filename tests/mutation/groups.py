@@ -54,7 +54,9 @@ GROUPS = {
             "money/settlement/worker/open_payments.py",
             "money/settlement/worker/senders.py",
             "money/settlement/worker/settle.py",
+            "money/settlement/worker/signing_key.py",
             "money/settlement/worker/submit.py",
+            "money/settlement/worker/transaction_queue.py",
         ),
         (
             "contract/settlement/test_settler*.py",
@@ -66,7 +68,11 @@ GROUPS = {
         ),
     ),
     "journal": Group(
-        ("money/settlement/store/chain_txs.py",),
+        (
+            "money/settlement/store/chain_txs.py",
+            "money/settlement/store/payment_outcomes.py",
+            "money/settlement/store/settlement_items.py",
+        ),
         ("contract/settlement/test_settler*.py", "contract/store/test_store_journal*.py"),
     ),
     "ledger": Group(
@@ -142,7 +148,7 @@ GROUPS = {
         (postgres.SQLITE, postgres.POSTGRES),
     ),
     "evidence": Group(
-        ("rails/*/reading/evidence.py",),
+        ("rails/*/reading/evidence.py", "rails/evm/reading/receipts.py"),
         ("contract/*/test_rail_*.py", "contract/settlement/test_settler_reorg.py"),
     ),
 }

@@ -30,7 +30,7 @@ from florin_server.features.exports.service.run import PART_ROWS, ExportRun
 from florin_server.money.payments.store import payments
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import store as refunds
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import chain_txs, payment_outcomes, settlement_items
 
 from tests.support import store_kit
 from tests.support.store_kit import ASSET, CHAIN, COIN, LEASE, PAYER, SENDER
@@ -106,7 +106,7 @@ class ExportStoreBuilder:
         at = self.at_us + 5_000_000
         tx_hash = f"0x{self.chance.randbytes(32).hex()}"
         tx = store_kit.make_chain_tx(payment, hash=tx_hash, created_at_us=at, nonce=self.count)
-        claim = chain_txs.claim(tx.item_ids)
+        claim = settlement_items.claim(tx.item_ids)
         yield from chain_txs.append(tx, self.epoch, LEASE, claim)
         yield from chain_txs.record_broadcasts({tx.id: 10 + self.count})
         received = PaymentProceeds(ASSET, PAYER, value, FEE, SHOP, TREASURY, True, False, False)
@@ -123,7 +123,7 @@ class ExportStoreBuilder:
             f"0x{self.count:064x}" if self.hashes else "",
             postings.build_gas_postings(f"{CHAIN}:{SENDER}", COIN, 21_000 * 10**9, 0),
         )
-        yield from chain_txs.finalize([outcome], [ended], at + 2_000_000)
+        yield from payment_outcomes.finalize([outcome], [ended], at + 2_000_000)
 
     @operation
     def refund(self, payment: Payment, value: int) -> Op[str]:

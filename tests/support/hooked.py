@@ -13,8 +13,9 @@ from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.sealed import Cipher
 from florin_server.domain.webhooks.endpoint import EndpointState, WebhookAttempt, WebhookEndpoint
 from florin_server.domain.webhooks.signing import WebhookKeys
-from florin_server.features.webhooks.store import deliveries, endpoints
-from florin_server.features.webhooks.store.deliveries import DeliveryPolicy, WebhookDeliveryClaim
+from florin_server.features.webhooks.store import claims, deliveries, endpoints
+from florin_server.features.webhooks.store.claims import WebhookDeliveryClaim
+from florin_server.features.webhooks.store.deliveries import DeliveryPolicy
 from florin_server.features.webhooks.store.endpoints import SigningSecret
 
 from tests.support.store_kit import NOW_US
@@ -71,7 +72,7 @@ async def claim_deliveries(
     limit: int = 100,
     crowded: Collection[str] = (),
 ) -> list[WebhookDeliveryClaim]:
-    return await store.write(deliveries.claim(now_us, LEASE_US, busy, limit, crowded))
+    return await store.write(claims.claim(now_us, LEASE_US, busy, limit, crowded))
 
 
 def make_attempt(

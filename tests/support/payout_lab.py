@@ -221,7 +221,7 @@ class PayoutHarness:
 
     async def resume(self) -> None:
         """Resume the treasury's key, as the operator does."""
-        await executors.resume(self.app, self.worker.sender.account)
+        await executors.resume(self.app, self.worker.key.account)
 
     async def fault(self, **what: object) -> None:
         await self.lab.control.call("florin_fault", what)

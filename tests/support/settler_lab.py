@@ -26,7 +26,7 @@ from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.create import NewPayment, create
 from florin_server.money.payments.service.options import list_options
 from florin_server.money.payments.store import payments
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import chain_txs, settlement_items
 from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.operations.store import executors
 from florin_server.rails.evm.sending.transactions import EvmSigner
@@ -152,7 +152,7 @@ class SettlementHarness:
 
     async def get_item(self, payment: Payment):
         """Return a payment as the settler sees it."""
-        unsettled = await self.store.read(chain_txs.list_unsettled(CHAIN))
+        unsettled = await self.store.read(settlement_items.list_unsettled(CHAIN))
         return next(item for item in unsettled if item.payment.id == payment.id)
 
     async def transactions(self, sender: str = RELAYER.address):

@@ -12,6 +12,7 @@ from eth_account.signers.local import LocalAccount
 from eth_hash.auto import keccak
 from florin_sandbox.devnet.genesis import DEVNET, load_artifact
 from florin_server.domain.chains.evm import abi
+from florin_server.rails.evm.paying.signing import build_passkey_call
 
 MAGIC = "6492" * 16
 # creates any contract: it is called with a salt and the creation code
@@ -119,3 +120,15 @@ def make_approval(token: str, spender: str, amount: int) -> tuple[str, bytes]:
     return token, abi.encode_selector("approve(address,uint256)") + encode(
         ["address", "uint256"], [spender, amount]
     )
+
+
+def make_passkey_check(*, here: bool) -> Any:
+    """Return a chain that verifies passkeys itself, or does not."""
+    (question, _) = build_passkey_call()[1]
+
+    def change(params: list[Any], answer: dict[str, Any]) -> Any:
+        if params[0].get("to") == question["to"]:
+            return {"id": answer["id"], "result": f"0x{1:064x}" if here else "0x"}
+        return answer
+
+    return change

@@ -9,7 +9,7 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.payouts.store import covered, payouts
 from florin_server.money.payouts.store.payouts import PayoutOutcome
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import payment_outcomes
 
 from tests.support.store_kit import (
     ASSET,
@@ -38,7 +38,7 @@ async def owed(store, value, at_us=LATER_US):
         settled_value=None,
         postings=(LedgerPosting(TREASURY, MERCHANT, ASSET, value),),
     )
-    (ended,) = await store.write(chain_txs.finalize([finding], [], at_us))
+    (ended,) = await store.write(payment_outcomes.finalize([finding], [], at_us))
     return ended
 
 

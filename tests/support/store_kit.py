@@ -29,7 +29,7 @@ from florin_server.domain.settlement.chain_txs import (
 from florin_server.idempotency.store.responses import IdempotencyClaim, run_once
 from florin_server.money.opening import open_store
 from florin_server.money.payments.store import payments
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import chain_txs, settlement_items
 from florin_server.operations.store import leases
 
 from tests.support import postgres
@@ -213,6 +213,6 @@ async def create_chain_tx(store: Store, *paid: Payment, **changes: Any) -> Chain
     """Store a transaction."""
     tx = make_chain_tx(*paid, **changes)
     await store.write(
-        chain_txs.append(tx, await acquire_lease(store), LEASE, chain_txs.claim(tx.item_ids))
+        chain_txs.append(tx, await acquire_lease(store), LEASE, settlement_items.claim(tx.item_ids))
     )
     return tx

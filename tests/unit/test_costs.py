@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.settlement.chain_txs import LedgerPosting
-from florin_server.money.settlement.worker.costs import build_cost_postings
-from florin_server.rails.evm.reading.evidence import _parse_transactions
+from florin_server.money.settlement.worker.ended_transactions import build_cost_postings
+from florin_server.rails.evm.reading.receipts import parse_transactions
 from florin_server.rails.types import MinedTransaction
 
 from tests.support.evm_lab import make_chain_settings
@@ -25,7 +25,7 @@ RECEIPT = {
     ("more", "cost"), [({}, 42_000), ({"l1Fee": None}, 42_000), ({"l1Fee": "0x7"}, 42_007)]
 )
 def test_a_rollups_fee_for_its_data_is_part_of_the_gas(more, cost):
-    (mined,) = _parse_transactions([RECEIPT | more], make_chain_settings())
+    (mined,) = parse_transactions([RECEIPT | more], make_chain_settings())
     assert (mined.gas_cost, mined.rent) == (cost, 0)
 
 
@@ -34,7 +34,7 @@ def test_a_rollups_fee_for_its_data_is_part_of_the_gas(more, cost):
 )
 def test_fee_in_a_token_is_rounded_up_to_its_minor_unit(price, cost):
     chain = make_chain_settings(fee_token="0x" + "12" * 20)
-    (mined,) = _parse_transactions([RECEIPT | {"effectiveGasPrice": hex(price)}], chain)
+    (mined,) = parse_transactions([RECEIPT | {"effectiveGasPrice": hex(price)}], chain)
     assert mined.gas_cost == cost
 
 

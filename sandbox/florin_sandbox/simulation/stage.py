@@ -96,7 +96,9 @@ class SimulationEnvironment:
     @property
     def is_idle(self) -> bool:
         """Return True if the service has no open transactions."""
-        return not any(sender.open_transactions for sender in self.service.app.executors.values())
+        app = self.service.app
+        workers = (*app.settlers.values(), *app.payout_workers.values())
+        return not any(worker.open_transactions for worker in workers)
 
     async def register_merchants(self, merchants: Iterable[SimulatedMerchant], name: str) -> None:
         """Create the merchants of the partner; `name` identifies this simulation."""

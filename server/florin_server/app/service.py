@@ -9,6 +9,7 @@ import socket
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple, Self
 from urllib.parse import urlsplit
 
@@ -96,49 +97,41 @@ class FlorinService:
         async with AsyncExitStack() as stack:
             # a file's lock, acquired first, keeps a second server away
             meters = Meters()
-            store = await stores.open_configured_store(
-                settings, fault_hook=meters.create_store_step_counter(fault_hook)
-            )
-            stack.push_async_callback(store.close)
+            store = await _open_store(settings, meters, fault_hook, stack)
             clock = clock or await _build_clock(settings, store)
-            installation_secrets = home.get_or_create_secrets()
-            hidden.hide_settings(settings, *hidden.list_secret_forms(installation_secrets))
+            secrets = _open_secrets(settings, home)
             listener = _open_listener(settings, role, inherited, stack)
-            started = await connected.start_chains(
-                settings, home, installation_secrets, clock, stack
-            )
-            # databases that were just created
-            home.keep_private()
-            tls = certificates is not None
-            http_url = "" if listener is None else gateway.get_url(listener, tls=tls)
+            started = await connected.start_chains(settings, home, secrets, clock, stack)
+            home.keep_private()  # with the databases that were just created
+            http_url = _get_http_url(listener, certificates)
             links = _build_links(settings, http_url)
+            check_exposure = partial(
+                public_address.list_conditions, settings, links.base_url, certificates
+            )
             core = build_core(
                 settings,
                 store,
                 clock,
                 started.rails,
                 links=links,
-                check_exposure=lambda: public_address.list_conditions(
-                    settings, links.base_url, certificates
-                ),
+                check_exposure=check_exposure,
                 prices=_build_market(settings, started.rails, stack),
-                cipher=Cipher(installation_secrets.capture_keys),
+                cipher=Cipher(secrets.capture_keys),
                 meters=meters,
                 tracer=tracing.start_tracer(settings, stack) if tracer is None else tracer,
                 disabled_ids=_list_disabled_ids(settings, home),
                 randbytes=randbytes,
-                limits_key=installation_secrets.limits_key,
+                limits_key=secrets.limits_key,
             )
             staff = await _build_worker_set(core, role, inherited)
             app = build_app(core, staff.settlement_workers, staff.payout_workers)
-            calls = _ServerStarter(
-                app, installation_secrets, certificates, inherited, stack, defers_ready
-            )
-            running = await calls.start(role, staff, listener)
+            running = await _ServerStarter(
+                app, secrets, certificates, inherited, stack, defers_ready
+            ).start(role, staff, listener)
             return cls(
                 settings=settings,
                 home=home,
-                secrets=installation_secrets,
+                secrets=secrets,
                 app=app,
                 grpc=running.grpc,
                 http_url=http_url,
@@ -330,6 +323,30 @@ def _build_market(settings: Settings, rails: Sequence[Rail], stack: AsyncExitSta
     market = prices.build_market(settings, readers)
     stack.push_async_callback(market.close)
     return market
+
+
+def _open_secrets(settings: Settings, home: StateFolder) -> InstallationSecrets:
+    """Return the secrets of the installation, which the log leaves out from now on."""
+    installation_secrets = home.get_or_create_secrets()
+    hidden.hide_settings(settings, *hidden.list_secret_forms(installation_secrets))
+    return installation_secrets
+
+
+def _get_http_url(listener: socket.socket | None, certificates: CertificateStore | None) -> str:
+    return "" if listener is None else gateway.get_url(listener, tls=certificates is not None)
+
+
+async def _open_store(
+    settings: Settings,
+    meters: Meters,
+    fault_hook: Callable[[str], None] | None,
+    stack: AsyncExitStack,
+) -> Store:
+    store = await stores.open_configured_store(
+        settings, fault_hook=meters.create_store_step_counter(fault_hook)
+    )
+    stack.push_async_callback(store.close)
+    return store
 
 
 async def _build_clock(settings: Settings, store: Store) -> Clock:

@@ -36,7 +36,7 @@ from florin_server.money.payouts.store import payouts
 from florin_server.money.payouts.worker.pay_out import PayoutWorker
 from florin_server.money.settlement.worker.onlooker import StandbyWorker
 from florin_server.money.settlement.worker.settle import ChainSettler
-from florin_server.money.settlement.worker.tx_sender import TxSender
+from florin_server.money.settlement.worker.signing_key import SigningKey
 from florin_server.operations.worker import supervise
 
 _log = logging.getLogger(__name__)
@@ -89,8 +89,8 @@ class WorkerSet:
             ],
         )
 
-    def list_senders(self) -> Iterator[TxSender]:
-        """Return all that sign transactions."""
+    def list_keys(self) -> Iterator[SigningKey]:
+        """Return the keys with which this process signs."""
         for worker in (*self.settlement_workers, *self.payout_workers):
             if not isinstance(worker, StandbyWorker):
                 yield from worker.executors
@@ -130,19 +130,19 @@ class BackgroundTasks:
         for task in self.tasks:
             with suppress(asyncio.CancelledError):
                 await task
-        for sender in self._worker_set.list_senders():
+        for key in self._worker_set.list_keys():
             # otherwise other processes wait until it lapses
             try:
-                await sender.release_lease()
+                await key.release_lease()
             except StoreError as error:
                 _log.warning(
                     "the lease of %s could not be released and lapses automatically: %s",
-                    sender.account,
+                    key.account,
                     error,
                 )
             except Exception:  # noqa: BLE001  (no lease keeps the rest from its end)
                 _log.exception(
-                    "the lease of %s could not be released and lapses automatically", sender.account
+                    "the lease of %s could not be released and lapses automatically", key.account
                 )
 
 

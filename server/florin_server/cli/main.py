@@ -5,7 +5,6 @@ Importing all of it would delay `--help` by a second.
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -28,71 +27,37 @@ from florin_server.cli.screening import commands as screening
 from florin_server.cli.secret_options import read_urls
 from florin_server.cli.server import ConnectionOptions
 from florin_server.cli.service import commands as service_commands
+from florin_server.cli.service.simulation_options import (
+    SimulationAbandoners,
+    SimulationAsJson,
+    SimulationBegin,
+    SimulationConfirmations,
+    SimulationDays,
+    SimulationJump,
+    SimulationMerchants,
+    SimulationOutageChain,
+    SimulationOutageMinutes,
+    SimulationPayments,
+    SimulationReorgs,
+    SimulationSeed,
+    SimulationSlowChain,
+    SimulationVolatility,
+)
 from florin_server.cli.store import commands as store
+from florin_server.cli.wallet.options import (
+    PayChains,
+    PayData,
+    PayKeystores,
+    PayMaxFee,
+    PayMaximum,
+    PayOption,
+    PayPasswordFile,
+    PayRpcUrls,
+)
 from florin_server.cli.webhooks import commands as webhooks
 
 # the completion scripts of the shells set it when they ask for suggestions
 COMPLETION_VARIABLE = "_FLORIN_COMPLETE"
-
-PayOption = Annotated[
-    str | None,
-    typer.Option(
-        "--option",
-        help="Option number, or symbol or CAIP-19 id of the asset.  [default: ask, or 1]",
-    ),
-]
-PayData = Annotated[
-    Path | None,
-    typer.Option("--data", help="JSON file with the buyer data that the option requires."),
-]
-PayKeystores = Annotated[
-    list[Path] | None,
-    typer.Option(
-        "--keystore",
-        help="Key that pays: a keystore (version 3) or a Solana key pair; at most one of each.  "
-        "[default: new keys, for test data only]",
-    ),
-]
-PayPasswordFile = Annotated[
-    Path | None,
-    typer.Option(
-        "--password-file",
-        envvar="FLORIN_WALLET_PASSWORD_FILE",
-        show_envvar=False,
-        help="File with the password of the keystore.  "
-        "[default: $FLORIN_WALLET_PASSWORD_FILE, or ask]",
-    ),
-]
-PayChains = Annotated[
-    list[str] | None,
-    typer.Option("--chain", help="CAIP-2 id of a chain to pay on.  [default: embedded chains]"),
-]
-PayRpcUrls = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--rpc-url",
-        metavar="CHAIN=URL|@FILE",
-        help="Node for the wallet's transactions: eip155:8453=https://… or a file with that.  "
-        "[default: $FLORIN_WALLET_RPC_URL]",
-    ),
-]
-PayMaximum = Annotated[
-    str | None,
-    typer.Option(
-        "--max",
-        metavar="AMOUNT",
-        help='Most to pay: "12.50 USD" or "12.50 USDC". Required by --yes for real money.',
-    ),
-]
-PayMaxFee = Annotated[
-    str | None,
-    typer.Option(
-        "--max-fee",
-        metavar="COIN",
-        help="Most that the wallet's own transactions can cost, in the chain's native coin.  "
-        "[default: a limit per chain]",
-    ),
-]
 
 app = CommandGroup(
     name="florin",
@@ -300,52 +265,20 @@ def lab(  # noqa: PLR0917  (typer gives them by name)
 @app.command()
 def simulate(  # noqa: PLR0917  (typer gives them by name)
     home: HomeOption = None,
-    seed: Annotated[
-        int | None, typer.Option(help="Same seed, same payments.  [default: 1]")
-    ] = None,
-    payments: Annotated[
-        int | None, typer.Option(help="Number of payments.  [default: 1000]")
-    ] = None,
-    days: Annotated[int | None, typer.Option(help="Number of days.  [default: 7]")] = None,
-    begin: Annotated[
-        datetime | None,
-        typer.Option(
-            formats=["%Y-%m-%d"],
-            help="First day (UTC); needs a new state folder.  [default: so that it ends now]",
-        ),
-    ] = None,
-    merchants: Annotated[
-        int | None, typer.Option(help="Number of merchants.  [default: 5]")
-    ] = None,
-    abandoners: Annotated[
-        float | None, typer.Option(help="Share of buyers who do not pay.  [default: 0.15]")
-    ] = None,
-    reorgs: Annotated[
-        float | None,
-        typer.Option(help="Share of EVM payments whose block is reorganized.  [default: 0.02]"),
-    ] = None,
-    slow_chain: Annotated[
-        str | None, typer.Option(help="Chain that is slower than it promises: evm or solana.")
-    ] = None,
-    outage_chain: Annotated[
-        str | None, typer.Option(help="Chain that stops once.  [default: evm]")
-    ] = None,
-    outage_minutes: Annotated[
-        int | None, typer.Option(help="Minutes that it stops.  [default: 0]")
-    ] = None,
-    confirmations: Annotated[
-        int | None,
-        typer.Option(help="Confirmation depth on EVM, in blocks.  [default: from the settings]"),
-    ] = None,
-    volatility: Annotated[
-        float | None, typer.Option(help="Daily price change of a coin, in percent.  [default: 0]")
-    ] = None,
-    jump: Annotated[
-        float | None, typer.Option(help="One sudden price change, in percent.  [default: 0]")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print progress and result as lines of JSON.")
-    ] = False,
+    seed: SimulationSeed = None,
+    payments: SimulationPayments = None,
+    days: SimulationDays = None,
+    begin: SimulationBegin = None,
+    merchants: SimulationMerchants = None,
+    abandoners: SimulationAbandoners = None,
+    reorgs: SimulationReorgs = None,
+    slow_chain: SimulationSlowChain = None,
+    outage_chain: SimulationOutageChain = None,
+    outage_minutes: SimulationOutageMinutes = None,
+    confirmations: SimulationConfirmations = None,
+    volatility: SimulationVolatility = None,
+    jump: SimulationJump = None,
+    as_json: SimulationAsJson = False,
 ) -> None:
     """Simulate days of payments on a stopped sandbox.
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation
-from florin_server.db.tables.tables import generation
+from florin_server.db.tables.tables import generation_table
 
 
 class CacheKind(StrEnum):
@@ -33,11 +33,11 @@ class _Version(NamedTuple):
 
 
 _BUMP = Command(
-    insert(generation).on_conflict_do_update(
-        index_elements=["kind"], set_={"n": generation.c.n + 1}
+    insert(generation_table).on_conflict_do_update(
+        index_elements=["kind"], set_={"n": generation_table.c.n + 1}
     )
 )
-_ALL = Statement(select(generation.c.kind, generation.c.n), _Version)
+_ALL = Statement(select(generation_table.c.kind, generation_table.c.n), _Version)
 
 
 @operation

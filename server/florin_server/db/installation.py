@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, select
 
 from florin_server.db.engine.query import Command, Op, Statement, operation, param, upsert
-from florin_server.db.tables.tables import installation
+from florin_server.db.tables.tables import installation_table
 
 
 class _NamedValue(NamedTuple):
@@ -15,20 +15,25 @@ class _NamedValue(NamedTuple):
     value: str
 
 
-_GET = Statement(select(installation.c.value).where(installation.c.name == param("name")), str)
-_LOCK = Statement(
-    select(installation.c.value).where(installation.c.name == param("name")).with_for_update(), str
+_GET = Statement(
+    select(installation_table.c.value).where(installation_table.c.name == param("name")), str
 )
-_PUT = Command(upsert(installation, "name"))
+_LOCK = Statement(
+    select(installation_table.c.value)
+    .where(installation_table.c.name == param("name"))
+    .with_for_update(),
+    str,
+)
+_PUT = Command(upsert(installation_table, "name"))
 _FORGET = Statement(
-    delete(installation)
-    .where(installation.c.name == param("name_"))
-    .returning(installation.c.value),
+    delete(installation_table)
+    .where(installation_table.c.name == param("name_"))
+    .returning(installation_table.c.value),
     str,
 )
 _BY_PREFIX = Statement(
-    select(installation.c.name, installation.c.value).where(
-        installation.c.name.like(param("prefix"))
+    select(installation_table.c.name, installation_table.c.value).where(
+        installation_table.c.name.like(param("prefix"))
     ),
     _NamedValue,
 )

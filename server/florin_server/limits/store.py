@@ -26,10 +26,10 @@ from florin_server.db.engine.query import (
 )
 from florin_server.db.engine.schema import HEAD
 from florin_server.db.tables.tables import (
-    key_turn,
-    process,
-    shared_budget,
-    shared_hold,
+    key_turn_table,
+    process_table,
+    shared_budget_table,
+    shared_hold_table,
 )
 
 # a process reports every second; one that was silent for this long does not count
@@ -66,8 +66,8 @@ def _greatest(left: ColumnElement[Any], right: ColumnElement[Any]) -> ColumnElem
     return case((left > right, left), else_=right)
 
 
-_new = insert(shared_budget)
-_sum = _greatest(shared_budget.c.whole_us + param("taken_us"), _new.excluded.whole_us)
+_new = insert(shared_budget_table)
+_sum = _greatest(shared_budget_table.c.whole_us + param("taken_us"), _new.excluded.whole_us)
 
 
 class _ProcessTime(NamedTuple):
@@ -85,11 +85,13 @@ class _Held(NamedTuple):
     n: int
 
 
-_PROCESSES = Statement(select(process.c.id, process.c.now_us), _ProcessTime)
-_BEAT = Command(upsert(process, "id"))
-_LEAVE = Command(delete(process).where(process.c.id == param("id")))
-_LEAVE_HOLDS = Command(delete(shared_hold).where(shared_hold.c.process_id == param("id")))
-_LEAVE_TURNS = Command(delete(key_turn).where(key_turn.c.process_id == param("id")))
+_PROCESSES = Statement(select(process_table.c.id, process_table.c.now_us), _ProcessTime)
+_BEAT = Command(upsert(process_table, "id"))
+_LEAVE = Command(delete(process_table).where(process_table.c.id == param("id")))
+_LEAVE_HOLDS = Command(
+    delete(shared_hold_table).where(shared_hold_table.c.process_id == param("id"))
+)
+_LEAVE_TURNS = Command(delete(key_turn_table).where(key_turn_table.c.process_id == param("id")))
 _TAKE = Command(
     _new.on_conflict_do_update(
         index_elements=["key"],
@@ -97,36 +99,39 @@ _TAKE = Command(
     )
 )
 _REPLENISH_TIMES = Statement(
-    select(shared_budget.c.key, shared_budget.c.whole_us).where(is_in(shared_budget.c.key, "keys")),
+    select(shared_budget_table.c.key, shared_budget_table.c.whole_us).where(
+        is_in(shared_budget_table.c.key, "keys")
+    ),
     _ReplenishTime,
 )
-_HOLD = Command(upsert(shared_hold, "process_id", "key"))
+_HOLD = Command(upsert(shared_hold_table, "process_id", "key"))
 _LET_GO = Command(
-    delete(shared_hold).where(
-        shared_hold.c.process_id == param("id"), is_in(shared_hold.c.key, "keys")
+    delete(shared_hold_table).where(
+        shared_hold_table.c.process_id == param("id"), is_in(shared_hold_table.c.key, "keys")
     )
 )
 _HELD_BY_OTHERS = Statement(
-    select(shared_hold.c.key, func.sum(shared_hold.c.n).label("n"))
-    .join(process, process.c.id == shared_hold.c.process_id)
+    select(shared_hold_table.c.key, func.sum(shared_hold_table.c.n).label("n"))
+    .join(process_table, process_table.c.id == shared_hold_table.c.process_id)
     .where(
-        is_in(shared_hold.c.key, "keys"),
-        process.c.id != param("own"),
-        process.c.now_us > param("since_us"),
+        is_in(shared_hold_table.c.key, "keys"),
+        process_table.c.id != param("own"),
+        process_table.c.now_us > param("since_us"),
     )
-    .group_by(shared_hold.c.key),
+    .group_by(shared_hold_table.c.key),
     _Held,
 )
 _OLD = Statement(
-    select(shared_budget.c.key)
-    .where(shared_budget.c.whole_us <= param("until_us"))
-    .order_by(shared_budget.c.whole_us)
+    select(shared_budget_table.c.key)
+    .where(shared_budget_table.c.whole_us <= param("until_us"))
+    .order_by(shared_budget_table.c.whole_us)
     .limit(param("limit")),
     str,
 )
 _FORGET = Command(
-    delete(shared_budget).where(
-        shared_budget.c.key == param("key_"), shared_budget.c.whole_us <= param("until_us")
+    delete(shared_budget_table).where(
+        shared_budget_table.c.key == param("key_"),
+        shared_budget_table.c.whole_us <= param("until_us"),
     )
 )
 

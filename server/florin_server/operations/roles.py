@@ -16,6 +16,10 @@ class LeasedWorker(Protocol):
         """Return the newest block that it has seen; 0 if it has seen none."""
 
     @property
+    def open_transactions(self) -> int:
+        """Return how many of its transactions are neither final nor replaced."""
+
+    @property
     def leases(self) -> Mapping[str, int]:
         """Return the leases that this process has for the work, each with its epoch.
 
@@ -28,10 +32,6 @@ class LeasedWorker(Protocol):
 
 class KeySender(Protocol):
     """Sends with one key on one chain."""
-
-    @property
-    def open_transactions(self) -> int:
-        """Return how many transactions are neither final nor replaced."""
 
     @property
     def has_lease(self) -> bool:

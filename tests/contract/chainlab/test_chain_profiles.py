@@ -7,7 +7,7 @@ from math import ceil
 import pytest
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.money.ledger.store import ledger
-from florin_server.money.settlement.store import chain_txs, reorg
+from florin_server.money.settlement.store import reorg, settlement_items
 from florin_server.money.settlement.worker.blocks import create_follower
 
 from tests.support.chainlab.profiles import EVM, SOLANA, EvmProfile, SolanaProfile
@@ -46,7 +46,7 @@ async def books_are_exact(shop: SettlementHarness, paid: int) -> None:
     booked = await shop.store.read(ledger.get_balance(f"external:{to_account(MERCHANT)}", TOKEN))
     assert booked == await shop.lab.balance(MERCHANT) == PRICE * paid
     assert await shop.store.read(ledger.check()) == []
-    assert await shop.store.read(chain_txs.list_unsettled(CHAIN)) == []
+    assert await shop.store.read(settlement_items.list_unsettled(CHAIN)) == []
     assert shop.settler.health().problem == ""
 
 

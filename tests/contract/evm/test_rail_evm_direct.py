@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,15 +14,12 @@ from florin_server.rails.evm.paying.signing import build_passkey_call
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoinSettings
-from florin_server.rails.evm.settler import IS_PAID
 from florin_server.rails.offered import OptionOffer
-from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.evm_lab import (
     ACCEPTS_ALL,
     ACCEPTS_NONE,
-    CHAIN,
     EURO,
     FEES,
     MERCHANT,
@@ -41,14 +37,19 @@ from tests.support.evm_lab import (
     open_lab,
     to_account,
 )
-from tests.support.smart import PASSKEY, PASSKEY_OWNED, make_multisig_code, sign_by_passkey
+from tests.support.smart import (
+    PASSKEY,
+    PASSKEY_OWNED,
+    make_multisig_code,
+    make_passkey_check,
+    sign_by_passkey,
+)
 
 pytestmark = pytest.mark.both_chains
 
 WALLET = make_buyer(7)
 PAYER = to_account(WALLET)
 COIN = EvmCoinSettings(name="Test Ether", symbol="tETH")
-ETHER = f"{CHAIN}/slip44:60"
 BURNS = "5b600056"
 MUTE = "00"  # code that accepts every call and returns nothing
 SILENT_REFUSAL = "60006000fd"
@@ -95,18 +96,6 @@ async def refusal(lab: EvmChainHarness, option: Any, issued: Any, *outputs: str)
     return caught.value.details["reason"]
 
 
-def checks_passkeys(*, here: bool) -> Any:
-    """Return a chain that verifies passkeys itself, or does not."""
-    (question, _) = build_passkey_call()[1]
-
-    def change(params: list[Any], answer: dict[str, Any]) -> Any:
-        if params[0].get("to") == question["to"]:
-            return {"id": answer["id"], "result": f"0x{1:064x}" if here else "0x"}
-        return answer
-
-    return change
-
-
 BY_SIGNATURE = PayableAsset(PAYER, TOKEN)
 BY_CALLS = PayableAsset(PAYER, TOKEN, (PRICE,), "direct")
 
@@ -133,7 +122,7 @@ BY_CALLS = PayableAsset(PAYER, TOKEN, (PRICE,), "direct")
     ],
 )
 async def test_account_that_cannot_sign_is_detected_by_a_signature_check(lab, code, ways, reads):
-    lab.node.changes["eth_call"] = checks_passkeys(here=True)
+    lab.node.changes["eth_call"] = make_passkey_check(here=True)
     rail = EvmRail(
         make_chain_settings(assets=(make_asset(), make_euro_asset()), reads=reads),
         RELAYER,
@@ -148,11 +137,11 @@ async def test_account_that_cannot_sign_is_detected_by_a_signature_check(lab, co
 
 
 async def test_passkeys_are_offered_only_where_the_chain_checks_them(lab):
-    lab.node.changes["eth_call"] = checks_passkeys(here=False)
+    lab.node.changes["eth_call"] = make_passkey_check(here=False)
     await lab.rail.start()
     await lab.delegate(WALLET, PASSKEY_OWNED)
     assert await lab.payable([PAYER], {TOKEN: PRICE}) == [BY_CALLS]
-    lab.node.changes["eth_call"] = checks_passkeys(here=True)
+    lab.node.changes["eth_call"] = make_passkey_check(here=True)
     await lab.rail.start()
     assert await lab.payable([PAYER], {TOKEN: PRICE}) == [BY_SIGNATURE]
 
@@ -169,7 +158,7 @@ async def test_passkey_support_is_read_from_the_chain(lab):
 
 async def test_passkey_account_pays_with_a_single_signature(lab):
     """A differently encoded question made this account pay by two transactions of its own."""
-    lab.node.changes["eth_call"] = checks_passkeys(here=True)
+    lab.node.changes["eth_call"] = make_passkey_check(here=True)
     await lab.rail.start()
     address = await lab.deploy(PASSKEY_OWNED)
     await lab.fund(address)
@@ -373,145 +362,3 @@ async def test_it_lapses_at_its_time_and_not_before(lab):
     lab.clock.advance(1)
     await lab.mine(3)
     assert "lapsed" in (await lab.rail.observer.evidence.find_unpayable_reason(option) or "")
-
-
-# the native coin
-
-QUOTE = PriceQuote(PriceRate("2500", "settings", 5), 1_800_000_300)
-
-
-def coin_offer(
-    lab: EvmChainHarness, means: PayableAsset, quote: PriceQuote = QUOTE, number: int = 1
-) -> Any:
-    split = Split(to_account(MERCHANT), to_account(FEES), 15_000, settled=True)
-    coin, now_us = lab.rail.assets[ETHER], lab.clock.now_us()
-    payment = make_payment(number)
-    return lab.rail.offers.build_option(
-        OptionOffer(payment, PAYER, means, coin, PRICE, split, now_us, quote)
-    )
-
-
-async def coin_held(lab: EvmChainHarness, address: str) -> int:
-    return int(await lab.control.call("eth_getBalance", address, "latest"), 16)
-
-
-async def test_the_coin_is_an_asset_of_its_chain(lab):
-    assert await lab.rail.list_problems() == ()
-    coin = lab.rail.assets[ETHER]
-    assert (coin.symbol, coin.decimals, coin.peg, coin.method) == ("tETH", 18, None, "direct")
-    assert lab.rail.native_asset == ETHER
-    plain = EvmRail(make_chain_settings(), RELAYER, lab.node)
-    await plain.start()
-    assert ETHER not in plain.assets
-
-
-async def test_settlement_contract_without_coin_support_is_reported(lab):
-    def older(params, answer):
-        if params[0]["data"].startswith("0x" + IS_PAID.hex()):
-            return {"id": answer["id"], "error": {"code": 3, "message": "execution reverted"}}
-        return answer
-
-    lab.node.changes["eth_call"] = older
-    (problem,) = await lab.rail.list_problems()
-    assert problem.endswith("does not accept tETH")
-    assert set(lab.rail.assets) == {TOKEN, EURO}
-
-
-async def test_account_with_more_coin_than_the_price_can_pay(lab):
-    held = await coin_held(lab, WALLET.address)
-    lab.node.lost_methods = frozenset({"florin_faucet"})
-    assert await lab.payable([PAYER], {ETHER: held - 1}) == [PayableAsset(PAYER, ETHER)]
-    assert await lab.payable([PAYER], {ETHER: held}) == []
-    await lab.delegate(WALLET, MUTE)
-    assert await lab.payable([PAYER], {ETHER: PRICE}) == [PayableAsset(PAYER, ETHER)]
-
-
-async def test_the_faucet_gives_coin_up_to_the_price(lab):
-    dear = {ETHER: 30 * 10**18, TOKEN: 10**14}
-    result = await lab.payable([PAYER], dear)
-    assert {means.asset for means in result} == {TOKEN, ETHER}
-
-
-async def test_coin_option_states_its_single_call_in_the_build_data(lab):
-    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
-    (build,) = option.actions
-    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
-    assert issued is not None
-    (action,) = issued.actions
-    result = json.loads(bytes.fromhex(build.data))
-    assert result == {
-        "chain_id": CHAIN,
-        "method": "eth_sendTransaction",
-        "params": json.loads(action.params_json),
-    }
-    (call,) = result["params"]
-    assert set(call) == {"from", "to", "value", "data"}
-    assert (call["to"], call["value"]) == (DEVNET.settler, hex(PRICE))
-    terms = EvmOptionTerms.from_option(option)
-    assert terms.route.ref.hex() in call["data"]
-    assert f"{terms.route.valid_before:064x}" in call["data"]
-
-
-async def test_a_quote_is_part_of_its_option(lab):
-    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
-    assert option.expires_at == QUOTE.expires_at
-    assert option.terms["quote"] == {"price": "2500", "source": "settings", "at_us": 5}
-    # the contract itself refuses a later transaction
-    assert EvmOptionTerms.from_option(option).route.valid_before == QUOTE.expires_at
-    same = coin_offer(lab, PayableAsset(PAYER, ETHER), PriceQuote(QUOTE.rate, QUOTE.expires_at))
-    later = coin_offer(
-        lab, PayableAsset(PAYER, ETHER), PriceQuote(QUOTE.rate, QUOTE.expires_at + 1)
-    )
-    assert (same.id, later.id == option.id) == (option.id, False)
-
-
-async def test_coin_that_is_sent_moves_and_is_proof(lab):
-    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
-    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
-    assert issued is not None
-    before = await coin_held(lab, FEES)
-    output = await lab.perform(WALLET, issued.actions[0])
-    await lab.rail.verifier.verify(option, (issued,), [output])
-    (paid,) = await lab.rail.direct_settlement.list_settlement_events(
-        [lab.rail.terms.get_reference(option)], issued.head
-    )
-    assert lab.rail.terms.is_proven(option, paid)
-    assert await coin_held(lab, MERCHANT) == PRICE - 15_000
-    assert await coin_held(lab, FEES) == before + 15_000
-
-
-@pytest.mark.parametrize("suffix", ["00", "62617365617070070080218021802180218021802180218021"])
-async def test_call_with_the_suffix_of_an_app_pays_and_is_confirmed(lab, suffix):
-    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
-    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
-    assert issued is not None
-    (action,) = issued.actions
-    (call,) = json.loads(action.params_json)
-    call["data"] += suffix
-    output = await lab.perform(WALLET, replace(action, params_json=json.dumps([call])))
-    await lab.rail.verifier.verify(option, (issued,), [output])
-    (paid,) = await lab.rail.direct_settlement.list_settlement_events(
-        [lab.rail.terms.get_reference(option)], issued.head
-    )
-    assert lab.rail.terms.is_proven(option, paid)
-
-
-@pytest.mark.parametrize("field", ["value", "to", "data", "from"])
-async def test_another_transaction_is_refused(lab, field):
-    option = coin_offer(lab, PayableAsset(PAYER, ETHER))
-    issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
-    assert issued is not None
-    output = await lab.perform(WALLET, issued.actions[0])
-
-    def other(params, answer):
-        sent = dict(answer["result"])
-        name = "input" if field == "data" else field
-        sent[name] = {"value": "0x1", "data": "0x12"}.get(field, MERCHANT)
-        return answer | {"result": sent}
-
-    await lab.rail.verifier.verify(option, (issued,), [output])
-    lab.node.changes["eth_getTransactionByHash"] = other
-    # a payment that the contract reports as paid is not refused
-    await lab.rail.verifier.verify(option, (issued,), [output])
-    lab.node.changes["eth_call"] = make_reply("0x" + "00" * 32)
-    assert await refusal(lab, option, issued, output) == "transaction_mismatch"

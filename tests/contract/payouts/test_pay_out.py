@@ -10,13 +10,10 @@ from typing import Any
 
 import pytest
 from florin_sandbox.devnet.genesis import DEVNET
-from florin_server.app.app import build_app, build_core
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting, TxState
 from florin_server.money.ledger.store import ledger
-from florin_server.money.payouts.service import payouts as service
-from florin_server.money.payouts.store import payouts
 
 from tests.support.evm_lab import (
     CHAIN,
@@ -486,41 +483,13 @@ async def test_payouts_wait_while_the_node_is_away(desk):
 async def test_paused_treasury_sends_nothing_and_follows_sent_payouts(desk):
     first = await desk.create_payout()
     await desk.turn()
-    desk.worker.sender.pause()
+    desk.worker.key.pause()
     second = await desk.create_payout(7)
     for _ in range(4):
         await desk.mine()
     assert (await desk.get_payout(first)).status is PayoutStatus.DONE
     assert await get_waiting_reason(desk, second) == ""
     assert desk.worker.health().problem == "payouts: paused by the operator"
-    desk.worker.sender.resume()
+    desk.worker.key.resume()
     await desk.wait_done(second)
     assert await desk.transfers() == [150, 7]
-
-
-async def test_a_chain_without_its_treasurys_key_says_so(desk):
-    payout = await desk.create_payout()
-    assert await service.list_problems(desk.app, CHAIN) == []
-    desk.lab.rail.payouts = None
-    (reported_payout,) = await service.list_payouts(desk.app, include_closed=False)
-    assert (reported_payout.id, reported_payout.problem) == (
-        payout.id,
-        "this installation has no treasury key for the chain",
-    )
-    why = f"payouts waiting: 1, because {reported_payout.problem}"
-    assert await service.list_problems(desk.app, CHAIN) == [why]
-    # the command line also works without chains
-    nowhere = build_app(build_core(desk.app.settings, desk.store, desk.lab.clock, ()))
-    assert [
-        each_payout.problem
-        for each_payout in await service.list_payouts(nowhere, include_closed=True)
-    ] == [None]
-
-
-async def test_a_key_that_is_not_the_treasurys_pays_nothing(desk):
-    payout = await desk.create_payout()
-    object.__setattr__(desk.lab.rail.chain, "treasury", MERCHANT)
-    await desk.turn()
-    assert MERCHANT in await get_waiting_reason(desk, payout)
-    problems = await desk.store.read(payouts.count_problems())
-    assert [(chain, count) for chain, _, count in problems] == [(CHAIN, 1)]

@@ -5,21 +5,35 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from florin_server.app.app import build_app, build_core
 from florin_server.base.topics import Topic
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.settlement.chain_txs import TxState
+from florin_server.money.payouts.service import payouts as service
+from florin_server.money.payouts.store import payouts
 from florin_server.money.payouts.worker import pay_out
 from florin_server.money.payouts.worker.pay_out import PayoutWorker
 from florin_server.operations.service import leases as operator
 from florin_server.operations.store import leases
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import CHAIN
+from tests.support.evm_lab import (
+    CHAIN,
+    MERCHANT,
+)
 from tests.support.health import has_condition
-from tests.support.payout_lab import BUYER, TREASURY, PayoutHarness, open_payout_harness
-from tests.support.payout_steps import SEND, get_waiting_reason
+from tests.support.payout_lab import (
+    BUYER,
+    TREASURY,
+    PayoutHarness,
+    open_payout_harness,
+)
+from tests.support.payout_steps import (
+    SEND,
+    get_waiting_reason,
+)
 
 LEASE = f"relayer:{CHAIN}:{TREASURY.address}"
 S = 1_000_000
@@ -128,13 +142,13 @@ async def test_worker_reports_starting_and_can_be_paused_before_it_starts(desk):
     copied = PayoutWorker(desk.app, rail, treasury, "me", {account}, copied_at_us=COPIED_US)
     problem = copied.health().problem
     assert problem == f"payouts: {PAUSED_FOR_A_COPY}; payouts: starting"
-    copied.sender.resume()
+    copied.key.resume()
     assert copied.health().problem == "payouts: starting"
     # a second pause is the operator's own
-    copied.sender.pause()
+    copied.key.pause()
     assert copied.health().problem.startswith("payouts: paused by the operator")
     other = PayoutWorker(desk.app, rail, treasury, "me", {f"{CHAIN}:0x"})
-    assert not other.sender.is_paused
+    assert not other.key.is_paused
 
 
 async def test_error_without_a_message_is_reported_by_its_type(desk, monkeypatch, caplog):
@@ -183,3 +197,31 @@ async def test_it_rests_until_a_block_comes_or_it_is_woken(desk, monkeypatch):
     monkeypatch.setattr(desk.lab.rail.nodes, "wait_for_block", not_yet)
     desk.app.notifier.publish(Topic.PAYOUTS_DUE)
     await rest()
+
+
+async def test_a_chain_without_its_treasurys_key_says_so(desk):
+    payout = await desk.create_payout()
+    assert await service.list_problems(desk.app, CHAIN) == []
+    desk.lab.rail.payouts = None
+    (reported_payout,) = await service.list_payouts(desk.app, include_closed=False)
+    assert (reported_payout.id, reported_payout.problem) == (
+        payout.id,
+        "this installation has no treasury key for the chain",
+    )
+    why = f"payouts waiting: 1, because {reported_payout.problem}"
+    assert await service.list_problems(desk.app, CHAIN) == [why]
+    # the command line also works without chains
+    nowhere = build_app(build_core(desk.app.settings, desk.store, desk.lab.clock, ()))
+    assert [
+        each_payout.problem
+        for each_payout in await service.list_payouts(nowhere, include_closed=True)
+    ] == [None]
+
+
+async def test_a_key_that_is_not_the_treasurys_pays_nothing(desk):
+    payout = await desk.create_payout()
+    object.__setattr__(desk.lab.rail.chain, "treasury", MERCHANT)
+    await desk.turn()
+    assert MERCHANT in await get_waiting_reason(desk, payout)
+    problems = await desk.store.read(payouts.count_problems())
+    assert [(chain, count) for chain, _, count in problems] == [(CHAIN, 1)]

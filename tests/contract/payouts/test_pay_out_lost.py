@@ -153,7 +153,7 @@ async def test_deployment_with_the_treasury_key_is_not_reported_as_a_loss(desk):
 
 
 async def test_a_database_of_another_timeline_pauses_payouts_once(desk):
-    account, now_us = desk.worker.sender.account, desk.lab.clock.now_us()
+    account, now_us = desk.worker.key.account, desk.lab.clock.now_us()
 
     async def look(identity: str) -> str:
         return await desk.store.write(executors.check_database([account], now_us, identity))
@@ -170,10 +170,10 @@ async def test_a_database_of_another_timeline_pauses_payouts_once(desk):
 
 async def test_nothing_is_sent_with_a_key_that_was_paused_a_moment_ago(desk):
     payout = await desk.create_payout(150)
-    account = desk.worker.sender.account
+    account = desk.worker.key.account
     await desk.store.write(executors.pause(account, desk.lab.clock.now_us()))
     # this process has not heard of it yet
-    assert not desk.worker.sender.is_paused
+    assert not desk.worker.key.is_paused
     await desk.turn(2)
     assert await desk.transfers() == []
     assert (await desk.get_payout(payout)).status is PayoutStatus.WAITING

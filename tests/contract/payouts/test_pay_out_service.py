@@ -13,7 +13,7 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.service import payouts as service
-from florin_server.money.payouts.store import payouts
+from florin_server.money.payouts.store import balances
 from florin_server.rails.types import RailUnavailable
 
 from tests.support.evm_lab import CHAIN, EURO, MERCHANT, TOKEN, to_account
@@ -112,7 +112,7 @@ async def test_health_reports_head_open_transactions_and_every_problem(desk):
     assert (health.head, health.open_transactions) == (desk.worker.head, 1)
     assert health.problem == ""
     assert desk.worker.head >= 5
-    desk.worker.sender.pause()
+    desk.worker.key.pause()
     desk.lab.node.lost_methods = frozenset({"eth_blockNumber", "eth_getBlockByNumber"})
     await desk.turn()
     problem = desk.worker.health().problem
@@ -172,7 +172,7 @@ async def test_balance_spent_during_signing_is_not_paid_out(desk, monkeypatch):
     with monkeypatch.context() as remaining:
         remaining.setattr(desk.lab.rail.payouts, "sign", spend_and_sign)
         await desk.turn()
-    assert await get_waiting_reason(desk, payout) == str(payouts.InsufficientBalance(3))
+    assert await get_waiting_reason(desk, payout) == str(balances.InsufficientBalance(3))
     assert await desk.transactions() == []
     assert await desk.transfers(MERCHANT) == []
     await desk.book_owed(3)

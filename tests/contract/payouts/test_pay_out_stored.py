@@ -13,7 +13,7 @@ from florin_server.domain.accounts.destinations import (
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import books, ledger
-from florin_server.money.payouts.store import payouts
+from florin_server.money.payouts.store import balances, payouts
 from florin_server.money.payouts.store.payouts import PayoutOutcome
 from florin_server.money.settlement.store import token_accounts
 from florin_server.money.settlement.store.chain_txs import ItemsUnavailable
@@ -179,13 +179,13 @@ async def test_available_balance_excludes_only_the_merchants_own_open_payouts(st
     came = LedgerPosting(f"wallet:{CHAIN}:treasury", "merchant:mer_1", ASSET, 100)
     await store.write(ledger.post("came", "settle", None, None, (came,), NOW_US))
     await store.write(payouts.add(Payout(**{**mine, **changes})))
-    assert await store.read(payouts.get_available("mer_1", ASSET)) == 100
+    assert await store.read(balances.get_available("mer_1", ASSET)) == 100
     rest = Payout(**{**mine, "id": "pout_2", "value": 101, "status": PayoutStatus.WAITING})
-    assert str(await store.read(payouts.find_shortfall(rest, None))).count(" lack 1 minor") == 1
+    assert str(await store.read(balances.find_shortfall(rest, None))).count(" lack 1 minor") == 1
     # another payout of the same payment counts
     await store.write(payouts.add(Payout(**{**mine, "id": "pout_3"})))
-    assert await store.read(payouts.get_available("mer_1", ASSET)) == 30
-    assert str(await store.read(payouts.find_shortfall(rest, None))).count(" lack 71 minor") == 1
+    assert await store.read(balances.get_available("mer_1", ASSET)) == 30
+    assert str(await store.read(balances.find_shortfall(rest, None))).count(" lack 71 minor") == 1
 
 
 async def test_late_outcome_of_an_earlier_owner_does_not_resend_a_payout(store):

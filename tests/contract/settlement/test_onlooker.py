@@ -9,7 +9,6 @@ from florin_server.app.app import build_app
 from florin_server.domain.conditions import ConditionName, ConditionState
 from florin_server.features.monitoring.service import system
 from florin_server.money.settlement.worker.onlooker import StandbyWorker
-from florin_server.money.settlement.worker.tx_sender import get_lease_name
 from florin_server.operations.service import executors
 from florin_server.operations.store import leases
 from florin_server.rails.types import RailUnavailable
@@ -83,7 +82,7 @@ async def test_standby_reports_a_missing_lease_owner_after_half_a_minute(lab, on
             f"no process has the lease of {RELAYER.address}: start a process with `florin worker`"
         )
     }
-    name = get_lease_name(lab.lab.rail, RELAYER.address)
+    name = leases.format_name(CHAIN, RELAYER.address)
     now_us = lab.lab.clock.now_us()
     assert await lab.store.write(leases.acquire(name, "other", now_us, 25 * S, steal=False))
     await looks(lab, onlooker)

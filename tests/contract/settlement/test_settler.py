@@ -14,7 +14,7 @@ from florin_sandbox.devnet.evm import DEVNET
 from florin_server.app.app import build_app
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.money.ledger.store import ledger
-from florin_server.money.settlement.store import chain_txs, used_nonces
+from florin_server.money.settlement.store import settlement_items, used_nonces
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 from florin_server.rails.types import SettlementEvent
 
@@ -24,8 +24,6 @@ from tests.support.evm_lab import (
     RELAYER,
     TOKEN,
     make_buyer,
-    make_refusal,
-    make_reply,
     to_account,
 )
 from tests.support.settler_lab import (
@@ -119,7 +117,7 @@ async def test_payment_that_would_not_settle_is_retried_after_a_quarter_of_its_a
     assert await shop.transactions() == []
     for more_us, results in ((-1, set()), (0, {first.id, second.id})):
         at_us = tried_us + wait_s * 1_000_000 + more_us
-        due = await shop.store.read(chain_txs.list_waiting(CHAIN, 9, at_us))
+        due = await shop.store.read(settlement_items.list_waiting(CHAIN, 9, at_us))
         assert {item.payment.id for item in due} == results
     await shop.lab.send_tokens(WALLET.address, held)
     shop.lab.clock.advance(wait_s)
@@ -468,63 +466,3 @@ async def test_an_authorization_that_was_used_before_it_lapsed_is_no_failure(sho
     ended = await shop.get_payment(payment)
     assert (ended.status, ended.tx_id) == ("succeeded", theirs)
     await shop.check(ended)
-
-
-# outages
-
-EVERYTHING = frozenset(
-    {"eth_getBlockByNumber", "eth_blockNumber", "eth_sendRawTransaction", "eth_getTransactionCount"}
-)
-QUESTIONS = [
-    "eth_blockNumber",
-    "eth_call",
-    "eth_getBlockByNumber",
-    "eth_getBlockReceipts",
-    "eth_getLogs",
-    "eth_getTransactionByHash",
-    "eth_getTransactionCount",
-    "eth_getTransactionReceipt",
-]
-
-
-async def test_an_outage_never_ends_a_payment(shop):
-    """Neither lost answers nor refusals end it, however long and past every deadline."""
-    payment = await shop.create_processing_payment(WALLET)
-    theirs = await front_run(shop, payment)
-    node = shop.lab.node
-    node.lost_methods = EVERYTHING
-    await shop.lab.mine(5)
-    for _ in range(5):
-        shop.lab.clock.advance(900)
-        await shop.turn()
-        assert shop.settler.health().problem
-    assert await shop.status(payment) == "processing"
-    node.lost_methods = frozenset()
-    for answer in (
-        make_refusal(-32603, "overloaded"),
-        make_reply(None),
-        make_reply("0x"),
-        make_reply([]),
-    ):
-        node.changes = dict.fromkeys(QUESTIONS, answer)
-        shop.lab.clock.advance(900)
-        await shop.turn(2)
-        assert shop.settler.health().problem
-        assert await shop.status(payment) == "processing"
-    node.changes = {}
-    shop.lab.clock.advance(11)
-    await shop.turn()
-    ended = await shop.get_payment(payment)
-    assert (ended.status, ended.tx_id) == ("succeeded", theirs)
-    assert shop.settler.health().problem == ""
-    await shop.check(ended)
-
-
-async def test_an_outage_while_starting(shop):
-    payment = await shop.create_processing_payment(WALLET)
-    shop.lab.node.lost_methods = EVERYTHING
-    await shop.restart()
-    await shop.turn(3)
-    assert shop.settler.health().problem
-    shop.lab.node.lost_methods = frozenset()
-    assert (await shop.run_to_end(payment)).status == "succeeded"

@@ -18,8 +18,9 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.service.simulate import get_requested_amount
 from florin_server.money.payments.store import payments, simulation
 from florin_server.money.payouts.service import held_money, payouts
+from florin_server.money.payouts.store import balances
 from florin_server.money.payouts.store import payouts as stored_payouts
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 
 from tests.support.evm_lab import CHAIN, FEES, PRICE, TOKEN, make_buyer, sign_option, to_account
 from tests.support.held_steps import let_payment_lapse, put_blocklist
@@ -194,7 +195,7 @@ async def test_return_of_held_money_is_a_payout(shop, own):
     assert (ended.status, ended.failure_code, ended.tx_id) == ("failed", "declined_user", None)
     assert await causes(shop, payment) == ["created", "seen_on_chain", "held", "returned"]
     # no merchant pays for it, or receives less
-    assert await shop.store.read(stored_payouts.get_available(SHOP.id, TOKEN)) == 0
+    assert await shop.store.read(balances.get_available(SHOP.id, TOKEN)) == 0
     for _ in range(2):
         await shop.restart()
         await shop.mine(2)
@@ -364,9 +365,9 @@ async def test_held_money_that_a_reorganisation_undid_is_held_when_it_comes_agai
     assert await shop.status(payment) == "processing"
     await nothing_came(shop)
     await shop.restart()
-    assert [i.payment.id for i in await shop.store.read(chain_txs.list_unsettled(CHAIN))] == [
-        payment.id
-    ]
+    assert [
+        i.payment.id for i in await shop.store.read(settlement_items.list_unsettled(CHAIN))
+    ] == [payment.id]
     other = await again(shop, payment)
     shop.lab.clock.advance(11)
     await shop.mine(2)

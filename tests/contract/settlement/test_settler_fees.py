@@ -356,6 +356,14 @@ async def test_keys_take_turns(wide):
     ended = [await wide.run_to_end(payment) for payment in payments]
     assert {item.status for item in ended} == {"succeeded"}
     assert await get_booked_gas(wide) == await get_spent(wide, RELAYER.address, SECOND.address)
+    # each transaction is counted once, and its cost for the key that paid it
+    get_sample = wide.app.meters.registry.get_sample_value
+    outcome = {"chain": CHAIN, "outcome": "succeeded"}
+    assert get_sample("florin_transactions_total", outcome) == 4
+    for key in (RELAYER, SECOND):
+        account = {"account": f"{CHAIN}:{key.address}"}
+        cost = get_sample("florin_gas_cost_minor_units_total", account)
+        assert cost == await get_spent(wide, key.address)
 
 
 async def test_a_key_never_has_more_than_sixteen_transactions_waiting(wide):

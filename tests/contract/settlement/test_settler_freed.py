@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from eth_account.signers.local import LocalAccount
 from florin_sandbox.devnet.evm import DEVNET
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 
 from tests.support.evm_lab import CHAIN, MERCHANT, PRICE, make_buyer, make_refusal
 from tests.support.settler_lab import TURNS_MAX, SettlementHarness, open_settlement_harness
@@ -98,7 +98,7 @@ async def test_a_payment_of_another_transaction_is_left_where_it_is(shop):
     # no node has shown it yet, but it is pending
     (left,) = await shop.transactions()
     assert (left.id, left.item_ids) == (second.id, (other.id,))
-    unsettled = await shop.store.read(chain_txs.list_unsettled(CHAIN))
+    unsettled = await shop.store.read(settlement_items.list_unsettled(CHAIN))
     assert {item.payment.id: item.failures for item in unsettled}[other.id] == 0
     # and it is not sent in another transaction
     shop.lab.clock.advance(60)
@@ -121,5 +121,5 @@ async def test_a_payment_that_waits_for_its_time_is_due_when_it_was(shop):
         return not await shop.transactions()
 
     await shop.mine_until(over)
-    due = await shop.store.read(chain_txs.list_waiting(CHAIN, 9, due_us))
+    due = await shop.store.read(settlement_items.list_waiting(CHAIN, 9, due_us))
     assert {item.payment.id for item in due} == remaining

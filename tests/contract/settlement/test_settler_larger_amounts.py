@@ -6,7 +6,7 @@ import pytest
 from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.money.payments.service.checkout import find_progress
 from florin_server.money.payments.service.options import list_options
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.rails.evm.larger_amounts import LargerAmounts
 from florin_server.rails.evm.rail import EvmRail
 
@@ -115,7 +115,7 @@ async def test_larger_amount_is_paid_again_after_a_reorganization_that_small_one
     (sent,) = await shop.transactions()
     await pass_time(shop, FINAL_S + 4 * STEP_S)
     # its transaction is final by the chain's rule, but the payment is not
-    assert await shop.store.read(chain_txs.list_unsettled(CHAIN))
+    assert await shop.store.read(settlement_items.list_unsettled(CHAIN))
     assert await shop.status(payment) == "processing"
     await shop.lab.reorg(await shop.lab.depth_of(sent.hash), sent.hash)
     await shop.mine()

@@ -4,8 +4,29 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.evm_lab import make_buyer, make_reply
-from tests.support.settler_lab import open_settlement_harness
+from tests.support.evm_lab import (
+    make_buyer,
+    make_refusal,
+    make_reply,
+)
+from tests.support.settler_lab import (
+    open_settlement_harness,
+)
+from tests.support.settler_steps import front_run
+
+EVERYTHING = frozenset(
+    {"eth_getBlockByNumber", "eth_blockNumber", "eth_sendRawTransaction", "eth_getTransactionCount"}
+)
+QUESTIONS = [
+    "eth_blockNumber",
+    "eth_call",
+    "eth_getBlockByNumber",
+    "eth_getBlockReceipts",
+    "eth_getLogs",
+    "eth_getTransactionByHash",
+    "eth_getTransactionCount",
+    "eth_getTransactionReceipt",
+]
 
 WALLET = make_buyer(77)
 
@@ -46,3 +67,46 @@ async def test_payment_succeeds_when_no_node_reports_the_gas_cost(shop, price):
     assert (await shop.get_payment(payment)).status == "succeeded"
     assert shop.settler.health().problem == ""
     assert shop.settler.health().open_transactions == 0
+
+
+async def test_an_outage_never_ends_a_payment(shop):
+    """Neither lost answers nor refusals end it, however long and past every deadline."""
+    payment = await shop.create_processing_payment(WALLET)
+    theirs = await front_run(shop, payment)
+    node = shop.lab.node
+    node.lost_methods = EVERYTHING
+    await shop.lab.mine(5)
+    for _ in range(5):
+        shop.lab.clock.advance(900)
+        await shop.turn()
+        assert shop.settler.health().problem
+    assert await shop.status(payment) == "processing"
+    node.lost_methods = frozenset()
+    for answer in (
+        make_refusal(-32603, "overloaded"),
+        make_reply(None),
+        make_reply("0x"),
+        make_reply([]),
+    ):
+        node.changes = dict.fromkeys(QUESTIONS, answer)
+        shop.lab.clock.advance(900)
+        await shop.turn(2)
+        assert shop.settler.health().problem
+        assert await shop.status(payment) == "processing"
+    node.changes = {}
+    shop.lab.clock.advance(11)
+    await shop.turn()
+    ended = await shop.get_payment(payment)
+    assert (ended.status, ended.tx_id) == ("succeeded", theirs)
+    assert shop.settler.health().problem == ""
+    await shop.check(ended)
+
+
+async def test_an_outage_while_starting(shop):
+    payment = await shop.create_processing_payment(WALLET)
+    shop.lab.node.lost_methods = EVERYTHING
+    await shop.restart()
+    await shop.turn(3)
+    assert shop.settler.health().problem
+    shop.lab.node.lost_methods = frozenset()
+    assert (await shop.run_to_end(payment)).status == "succeeded"

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 from eth_account import Account
 from florin_server.domain.quarantine import QuarantinedItemKind
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 
 from tests.support.evm_lab import CHAIN, make_buyer
 from tests.support.settler_lab import SettlementHarness, open_settlement_harness
@@ -79,11 +79,11 @@ async def test_quarantined_transaction_takes_no_slot_of_its_key(shop, monkeypatc
 
 async def test_sender_prepares_again_once_its_preparation_is_quarantined(shop):
     await shop.lab.pause()
-    (sender,) = shop.settler.executors
-    fill = partial(shop.lab.rail.account_nonces.sign_noop, sender.address)
-    await sender.send([], fill, lambda: chain_txs.claim(()))
-    assert sender.has_preparatory
+    (queue,) = shop.settler.context.senders.queues
+    fill = partial(shop.lab.rail.account_nonces.sign_noop, queue.key.address)
+    await queue.send([], fill, lambda: settlement_items.claim(()))
+    assert queue.has_preparatory
     (tx,) = await shop.transactions()
     error = ValueError("nobody expects that")
     await shop.app.quarantine.add(QuarantinedItemKind.TRANSACTION, CHAIN, tx.id, "end", error)
-    assert not sender.has_preparatory
+    assert not queue.has_preparatory

@@ -14,7 +14,7 @@ from florin_server.domain.payments.payment import Destination
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.features.monitoring.service import quarantine as items
 from florin_server.money.ledger.store import ledger
-from florin_server.money.settlement.store import chain_txs, reorg
+from florin_server.money.settlement.store import chain_txs, reorg, settlement_items
 
 from tests.support.evm_lab import CHAIN, PRICE, RELAYER, TOKEN, make_buyer, to_account
 from tests.support.fee_steps import get_booked_gas, get_spent
@@ -55,7 +55,7 @@ async def agree(shop: SettlementHarness, *paid) -> None:
     assert await booked(shop) == await shop.lab.balance(MERCHANT) == PRICE * len(paid)
     assert await get_booked_gas(shop) == await get_spent(shop, RELAYER.address)
     assert await shop.transactions() == []
-    assert await shop.store.read(chain_txs.list_unsettled(CHAIN)) == []
+    assert await shop.store.read(settlement_items.list_unsettled(CHAIN)) == []
     assert shop.settler.health().problem == ""
 
 
@@ -146,7 +146,7 @@ async def test_an_authorization_that_lapsed_meanwhile_stays_taken_back(shop, cap
     assert await shop.get_payment(ended) == ended
     assert await booked(shop) == 0
     assert await shop.store.read(ledger.check()) == []
-    assert await shop.store.read(chain_txs.list_unsettled(CHAIN)) == []
+    assert await shop.store.read(settlement_items.list_unsettled(CHAIN)) == []
     what = f"payment {ended.id} was removed by a reorganization and can never be paid again: "
     assert any(record.message.startswith(what) for record in caplog.records)
 

@@ -105,10 +105,12 @@ async def returns(shop: SettlementHarness, payment) -> list[int]:
 @operation
 def _payouts():
     from florin_server.db.engine.query import Statement
-    from florin_server.db.tables.tables import payout
+    from florin_server.db.tables.tables import payout_table
     from sqlalchemy import select
 
-    return (yield from Statement(select(payout.c.payment_id, payout.c.value), tuple).all())
+    return (
+        yield from Statement(select(payout_table.c.payment_id, payout_table.c.value), tuple).all()
+    )
 
 
 async def succeeded(shop: SettlementHarness, payment, tx_hash: str) -> None:
@@ -402,10 +404,12 @@ async def test_the_same_call_on_another_chain_pays_for_nothing(shop):
 @operation
 def _moved(option, there):
     from florin_server.db.engine.query import Command, param
-    from florin_server.db.tables.tables import payment_option
+    from florin_server.db.tables.tables import payment_option_table
     from sqlalchemy import delete
 
-    yield Command(delete(payment_option).where(payment_option.c.id == param("id_")))(id_=option.id)
+    yield Command(delete(payment_option_table).where(payment_option_table.c.id == param("id_")))(
+        id_=option.id
+    )
     yield from payments.put_options([there])
 
 

@@ -11,8 +11,7 @@ from florin_server.accounts.store import customers
 from florin_server.db.engine.entity_cache import EntityCache
 from florin_server.db.engine.entity_reader import EntityReader
 from florin_server.db.engine.query import Command, StoreError, operation
-from florin_server.db.tables.tables import payment as table
-from florin_server.db.tables.tables import payment_event
+from florin_server.db.tables.tables import payment_event_table, payment_table
 from florin_server.domain.payments.payment import CancellationReason, PaymentStatus
 from florin_server.money.opening import PAYMENT_QUERIES
 from florin_server.money.payments.store import payments
@@ -59,8 +58,8 @@ def cancel_and_fail(of):
 
 @operation
 def deleted(of):
-    yield Command(delete(payment_event).where(payment_event.c.payment_id == of.id))()
-    yield Command(delete(table).where(table.c.id == of.id))()
+    yield Command(delete(payment_event_table).where(payment_event_table.c.payment_id == of.id))()
+    yield Command(delete(payment_table).where(payment_table.c.id == of.id))()
 
 
 async def test_cached_payment_is_not_read_again(store, tmp_path):

@@ -14,7 +14,7 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.outbox.store import events
 from florin_server.money.payouts.store import covered, payouts
 from florin_server.money.refunds import store as refunds
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import payment_outcomes
 
 from tests.support.hooked import add_endpoint, claim_deliveries
 from tests.support.store_covered import ends, leaves, marked, owed
@@ -189,7 +189,7 @@ async def test_a_success_with_the_money_at_the_merchant_is_settled_at_once(shop)
     await add_endpoint(shop)
     of = await create_processing_payment(shop)
     await create_chain_tx(shop, of)
-    (ended,) = await shop.write(chain_txs.finalize([make_success(of)], [], LATER_US))
+    (ended,) = await shop.write(payment_outcomes.finalize([make_success(of)], [], LATER_US))
     assert await settlements(shop, ended) == [(50_000_000, "0xpaid")]
     (delivery,) = await claim_deliveries(shop, LATER_US)
     work = await shop.read(deliveries.find_delivery_data(delivery, LATER_US))

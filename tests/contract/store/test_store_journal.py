@@ -18,7 +18,13 @@ from florin_server.domain.settlement.chain_txs import (
 )
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import payments
-from florin_server.money.settlement.store import chain_txs, reorg, used_nonces
+from florin_server.money.settlement.store import (
+    chain_txs,
+    payment_outcomes,
+    reorg,
+    settlement_items,
+    used_nonces,
+)
 from florin_server.money.settlement.store.chain_txs import ItemsUnavailable, LostLease
 from florin_server.operations.store import executors, leases
 
@@ -46,12 +52,13 @@ GAS = LedgerPosting("expense:gas", "wallet:relayer", COIN, 21_000 * 10**9)
 
 async def waiting(store, limit=10, now_us=LATER_US):
     return [
-        item.payment.id for item in await store.read(chain_txs.list_waiting(CHAIN, limit, now_us))
+        item.payment.id
+        for item in await store.read(settlement_items.list_waiting(CHAIN, limit, now_us))
     ]
 
 
 async def unsettled(store):
-    return [item.payment.id for item in await store.read(chain_txs.list_unsettled(CHAIN))]
+    return [item.payment.id for item in await store.read(settlement_items.list_unsettled(CHAIN))]
 
 
 async def test_accepted_payments_wait_the_oldest_first(store):
@@ -59,8 +66,8 @@ async def test_accepted_payments_wait_the_oldest_first(store):
     await create_payment(store)
     assert await waiting(store) == [first.id, second.id]
     assert await waiting(store, limit=1) == [first.id]
-    assert await store.read(chain_txs.list_waiting("eip155:1", 10, LATER_US)) == []
-    (item, _) = await store.read(chain_txs.list_unsettled(CHAIN))
+    assert await store.read(settlement_items.list_waiting("eip155:1", 10, LATER_US)) == []
+    (item, _) = await store.read(settlement_items.list_unsettled(CHAIN))
     assert item.payment == first
     assert item.option == make_option(first)
     assert item.confirmation == make_confirmation(first, at_us=NOW_US + 1)
@@ -77,19 +84,19 @@ async def test_payments_accepted_at_the_same_instant_wait_in_id_order(store):
 
 async def test_payment_left_to_the_buyer_no_longer_waits_but_stays_unsettled(store):
     left, other = await create_processing_payment(store), await create_processing_payment(store)
-    await store.write(chain_txs.leave_to_buyer([left.id]))
+    await store.write(settlement_items.leave_to_buyer([left.id]))
     assert await waiting(store) == [other.id]
     assert await unsettled(store) == [left.id, other.id]
     with pytest.raises(ItemsUnavailable):
         await create_chain_tx(store, left)
-    await store.write(chain_txs.finalize([make_success(left)], [], LATER_US))
-    await store.write(chain_txs.leave_to_buyer([left.id]))
+    await store.write(payment_outcomes.finalize([make_success(left)], [], LATER_US))
+    await store.write(settlement_items.leave_to_buyer([left.id]))
     assert await unsettled(store) == [other.id]
 
 
 async def test_released_payments_wait_until_their_time(store):
     of = await create_processing_payment(store)
-    await store.write(chain_txs.release([of.id], LATER_US + 5))
+    await store.write(settlement_items.release([of.id], LATER_US + 5))
     assert await waiting(store) == []
     assert await waiting(store, now_us=LATER_US + 5) == [of.id]
     assert await unsettled(store) == [of.id]
@@ -103,10 +110,12 @@ async def test_resolved_builds_of_the_bound_option_are_listed(store):
         await store.write(payments.put_resolved_build(resolved_builds[-1]))
     # an option to which the payment is not bound
     await store.write(payments.put_resolved_build(make_resolved_build(payment, option_id="opt_2")))
-    result = await store.read(chain_txs.list_resolved_builds([payment.id, inline.id]))
+    result = await store.read(settlement_items.list_resolved_builds([payment.id, inline.id]))
     assert result == [resolved_builds[1], resolved_builds[0]]
-    assert await store.read(chain_txs.list_resolved_builds([other.id])) == [resolved_builds[2]]
-    assert await store.read(chain_txs.list_resolved_builds([inline.id])) == []
+    assert await store.read(settlement_items.list_resolved_builds([other.id])) == [
+        resolved_builds[2]
+    ]
+    assert await store.read(settlement_items.list_resolved_builds([inline.id])) == []
 
 
 async def test_a_written_transaction_takes_its_payments_and_its_nonce(store):
@@ -140,15 +149,17 @@ async def test_write_with_a_lost_lease_is_refused(store):
     assert theirs == mine + 1
     with pytest.raises(LostLease):
         await store.write(
-            chain_txs.append(make_chain_tx(of), mine, LEASE, chain_txs.claim([of.id]))
+            chain_txs.append(make_chain_tx(of), mine, LEASE, settlement_items.claim([of.id]))
         )
     with pytest.raises(LostLease):
         await store.write(
-            chain_txs.append(make_chain_tx(of), mine, "unknown", chain_txs.claim([of.id]))
+            chain_txs.append(make_chain_tx(of), mine, "unknown", settlement_items.claim([of.id]))
         )
     assert await waiting(store) == [of.id]
     assert await store.read(chain_txs.list_open(CHAIN, SENDER)) == []
-    await store.write(chain_txs.append(make_chain_tx(of), theirs, LEASE, chain_txs.claim([of.id])))
+    await store.write(
+        chain_txs.append(make_chain_tx(of), theirs, LEASE, settlement_items.claim([of.id]))
+    )
 
 
 async def test_payment_is_in_a_single_transaction_at_a_time(store):
@@ -159,12 +170,12 @@ async def test_payment_is_in_a_single_transaction_at_a_time(store):
     assert await waiting(store) == [two.id]
     assert await store.read(chain_txs.list_open(CHAIN, SENDER)) == [written]
     # a process that does not know the transaction tries to put it back in the queue
-    await store.write(chain_txs.release([payment.id], NOW_US))
+    await store.write(settlement_items.release([payment.id], NOW_US))
     assert await waiting(store) == [two.id]
     await store.write(
-        chain_txs.finalize([], [TransactionOutcome(written.id, TxState.REPLACED)], LATER_US)
+        payment_outcomes.finalize([], [TransactionOutcome(written.id, TxState.REPLACED)], LATER_US)
     )
-    await store.write(chain_txs.release([payment.id], NOW_US))
+    await store.write(settlement_items.release([payment.id], NOW_US))
     await create_chain_tx(store, two, payment)
 
 
@@ -174,7 +185,7 @@ async def test_two_open_transactions_never_share_a_nonce(store):
     with pytest.raises(Exception, match="(?i)unique"):
         await create_chain_tx(store, other, nonce=5)
     await store.write(
-        chain_txs.finalize([], [TransactionOutcome(written.id, TxState.REPLACED)], LATER_US)
+        payment_outcomes.finalize([], [TransactionOutcome(written.id, TxState.REPLACED)], LATER_US)
     )
     await create_chain_tx(store, other, nonce=5)
 
@@ -188,10 +199,10 @@ async def test_open_transactions_are_counted_by_sender(store):
     ]
     assert await store.read(count()) == {f"{CHAIN}:{SENDER}": 2}
     ends = [TransactionOutcome(txes[0].id, TxState.FINAL, 9, "0xblock", (GAS,))]
-    await store.write(chain_txs.finalize([], ends, LATER_US))
+    await store.write(payment_outcomes.finalize([], ends, LATER_US))
     assert await store.read(count()) == {f"{CHAIN}:{SENDER}": 1}
     await store.write(
-        chain_txs.finalize([], [TransactionOutcome(txes[1].id, TxState.REPLACED)], LATER_US)
+        payment_outcomes.finalize([], [TransactionOutcome(txes[1].id, TxState.REPLACED)], LATER_US)
     )
     assert await store.read(count()) == {}
 
@@ -200,7 +211,7 @@ async def test_a_proven_payment_ends_with_its_event_its_books_and_its_transactio
     of = await create_processing_payment(store)
     written = await create_chain_tx(store, of)
     end = TransactionOutcome(written.id, TxState.FINAL, 9, "0xblock", (GAS,))
-    (ended,) = await store.write(chain_txs.finalize([make_success(of)], [end], LATER_US + 1))
+    (ended,) = await store.write(payment_outcomes.finalize([make_success(of)], [end], LATER_US + 1))
     assert ended == replace(
         of,
         status=PaymentStatus.SUCCEEDED,
@@ -226,11 +237,11 @@ async def test_the_same_proof_twice_changes_nothing(store):
     of = await create_processing_payment(store)
     written = await create_chain_tx(store, of)
     end = TransactionOutcome(written.id, TxState.FINAL, 9, "0xblock", (GAS,))
-    await store.write(chain_txs.finalize([make_success(of)], [end], LATER_US))
+    await store.write(payment_outcomes.finalize([make_success(of)], [end], LATER_US))
     before = await store.payments.find(of.id)
     lapsed = PaymentOutcome(of.id, PaymentStatus.FAILED, failure_detail="lapsed")
     for finding in (make_success(of), lapsed):
-        assert await store.write(chain_txs.finalize([finding], [end], LATER_US + 9)) == []
+        assert await store.write(payment_outcomes.finalize([finding], [end], LATER_US + 9)) == []
     assert await store.payments.find(of.id) == before
     assert await store.read(ledger.get_balance("external:shop", ASSET)) == 50_000_000
     assert await store.read(ledger.get_balance("expense:gas", COIN)) == GAS.amount
@@ -242,7 +253,7 @@ async def test_undoing_an_unbooked_settlement_raises_journal_not_booked(store):
     # a transaction without cost has no gas journal to reverse
     end = TransactionOutcome(written.id, TxState.FINAL, 9, "0xblock")
     watch = reorg.watch(CHAIN, ReorgWatcher.SETTLER, [WatchedTransaction("0xpaid", 9, "0xblock")])
-    await store.write(chain_txs.finalize([make_success(of)], [end], LATER_US, watch))
+    await store.write(payment_outcomes.finalize([make_success(of)], [end], LATER_US, watch))
     undone = reorg.undo_settlements(CHAIN, ["0xpaid"], ([of.id], [written.id]), LATER_US)
     key = journals.settle_key(of.id)
     # the journal was already reversed, without a notification
@@ -266,7 +277,7 @@ async def test_undoing_an_unbooked_settlement_raises_journal_not_booked(store):
 async def test_a_payment_that_can_never_be_paid_fails_without_booking(store):
     of = await create_processing_payment(store)
     lapsed = PaymentOutcome(of.id, PaymentStatus.FAILED, failure_detail="lapsed")
-    (ended,) = await store.write(chain_txs.finalize([lapsed], [], LATER_US))
+    (ended,) = await store.write(payment_outcomes.finalize([lapsed], [], LATER_US))
     assert (ended.status, ended.failure_detail) == (PaymentStatus.FAILED, "lapsed")
     last = (await store.read(payments.list_events(of.id)))[-1]
     assert (last.cause, last.detail) == (PaymentStateEvent.UNSPENDABLE, {"reason": "lapsed"})
@@ -277,7 +288,7 @@ async def test_a_payment_that_can_never_be_paid_fails_without_booking(store):
 async def test_proof_ends_only_processing_payments(store):
     open_, processing = await create_payment(store), await create_processing_payment(store)
     changed = await store.write(
-        chain_txs.finalize([make_success(open_), make_success(processing)], [], LATER_US)
+        payment_outcomes.finalize([make_success(open_), make_success(processing)], [], LATER_US)
     )
     assert [item.id for item in changed] == [processing.id]
     assert (await store.payments.find(open_.id)).status is PaymentStatus.REQUIRES_ACTION
@@ -286,17 +297,17 @@ async def test_proof_ends_only_processing_payments(store):
 
 async def test_a_final_payment_cannot_be_put_back_in_line(store):
     of = await create_processing_payment(store)
-    await store.write(chain_txs.finalize([make_success(of)], [], LATER_US))
-    await store.write(chain_txs.release([of.id], NOW_US))
+    await store.write(payment_outcomes.finalize([make_success(of)], [], LATER_US))
+    await store.write(settlement_items.release([of.id], NOW_US))
     assert await unsettled(store) == []
 
 
 async def test_payments_in_processing_are_counted_over_all_chains(store):
-    assert await store.read(chain_txs.count_unsettled()) == 0
+    assert await store.read(settlement_items.count_unsettled()) == 0
     paid, _ = await create_processing_payment(store), await create_processing_payment(store)
-    assert await store.read(chain_txs.count_unsettled()) == 2
-    await store.write(chain_txs.finalize([make_success(paid)], [], LATER_US))
-    assert await store.read(chain_txs.count_unsettled()) == 1
+    assert await store.read(settlement_items.count_unsettled()) == 2
+    await store.write(payment_outcomes.finalize([make_success(paid)], [], LATER_US))
+    assert await store.read(settlement_items.count_unsettled()) == 1
 
 
 async def test_lease_has_a_single_owner_until_it_expires(store):

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from florin_server.db.engine.query import Statement, operation
-from florin_server.db.tables.tables import ledger_journal
+from florin_server.db.tables.tables import ledger_journal_table
 from florin_server.domain.accounts.destinations import (
     AssetAccount,
     DailyOpeningCaps,
@@ -31,11 +31,14 @@ from florin_server.money.payments.store import payments, simulation
 from florin_server.money.settlement.store import (
     chain_txs,
     gas,
+    payment_outcomes,
     reorg,
+    settlement_items,
     token_accounts,
     used_nonces,
 )
-from florin_server.money.settlement.store.chain_txs import FAILURES_MAX, ItemsUnavailable, LostLease
+from florin_server.money.settlement.store.chain_txs import ItemsUnavailable, LostLease
+from florin_server.money.settlement.store.settlement_items import FAILURES_MAX
 from florin_server.operations.store import leases
 from sqlalchemy import select
 
@@ -60,7 +63,7 @@ from tests.support.store_kit import (
 )
 
 COST = LedgerPosting("expense:gas", "wallet:relayer", COIN, 21_000 * 10**9)
-_C = ledger_journal.c
+_C = ledger_journal_table.c
 JOURNALS = Statement(select(_C.idem_key, _C.type, _C.payment_id, _C.tx_hash, _C.at_us), tuple)
 OURS = LedgerPosting("wallet:w", "external:buyer", ASSET, 5)
 
@@ -73,12 +76,12 @@ async def fail(store, of, n: int) -> None:
     """Record a transaction that carried a payment and did not pay it."""
     written = await create_chain_tx(store, of, nonce=100 + n)
     end = TransactionOutcome(written.id, TxState.FINAL, 9, "0xblock", gas_spending=(spent(of.id),))
-    await store.write(chain_txs.finalize([], [end], LATER_US))
-    await store.write(chain_txs.release([of.id], NOW_US))
+    await store.write(payment_outcomes.finalize([], [end], LATER_US))
+    await store.write(settlement_items.release([of.id], NOW_US))
 
 
 async def the_only(store):
-    (result,) = await store.read(chain_txs.list_unsettled(CHAIN))
+    (result,) = await store.read(settlement_items.list_unsettled(CHAIN))
     return result
 
 
@@ -89,15 +92,15 @@ async def test_settlement_item_reports_its_app_and_failure_count(store):
     of = await create_processing_payment(store)
     first = await the_only(store)
     assert (first.app, first.failures, first.isolated) == ("", 0, False)
-    assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == frozenset({of.id})
-    assert await store.read(chain_txs.list_unsettled_ids("eip155:1")) == frozenset()
+    assert await store.read(settlement_items.list_unsettled_ids(CHAIN)) == frozenset({of.id})
+    assert await store.read(settlement_items.list_unsettled_ids("eip155:1")) == frozenset()
     for n in range(FAILURES_MAX):
-        assert len(await store.read(chain_txs.list_waiting(CHAIN, 10, LATER_US))) == 1
+        assert len(await store.read(settlement_items.list_waiting(CHAIN, 10, LATER_US))) == 1
         await fail(store, of, n)
         result = await the_only(store)
         assert (result.failures, result.isolated) == (n + 1, True)
     # a payment that failed too often is not sent, but can still be settled
-    assert await store.read(chain_txs.list_waiting(CHAIN, 10, LATER_US)) == []
+    assert await store.read(settlement_items.list_waiting(CHAIN, 10, LATER_US)) == []
 
 
 async def test_payments_of_the_same_instant_wait_in_id_order(store):
@@ -108,7 +111,7 @@ async def test_payments_of_the_same_instant_wait_in_id_order(store):
             make_confirmation(of, at_us=NOW_US), make_option(of), 7, wallet, LATER_US
         )
         await store.write(accept)
-    result = await store.read(chain_txs.list_unsettled(CHAIN))
+    result = await store.read(settlement_items.list_unsettled(CHAIN))
     assert [item.payment.id for item in result] == [first.id, second.id]
 
 
@@ -119,23 +122,25 @@ async def test_a_payment_whose_money_is_held_is_not_to_be_settled(store):
     )
     legs = (LedgerPosting("wallet:w", f"held:{PAYER}", ASSET, 5),)
     finding = PaymentOutcome(of.id, PaymentStatus.PROCESSING, held_money=held, postings=legs)
-    (stopped,) = await store.write(chain_txs.finalize([finding], [], LATER_US))
+    (stopped,) = await store.write(payment_outcomes.finalize([finding], [], LATER_US))
     assert (stopped.id, stopped.status) == (of.id, PaymentStatus.PROCESSING)
-    assert await store.read(chain_txs.list_unsettled(CHAIN)) == []
-    assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == frozenset()
-    assert await store.read(chain_txs.list_waiting(CHAIN, 10, LATER_US)) == []
+    assert await store.read(settlement_items.list_unsettled(CHAIN)) == []
+    assert await store.read(settlement_items.list_unsettled_ids(CHAIN)) == frozenset()
+    assert await store.read(settlement_items.list_waiting(CHAIN, 10, LATER_US)) == []
     assert await store.read(ledger.get_balance("wallet:w", ASSET)) == 5
     # the held money is reported once
-    assert await store.write(chain_txs.finalize([finding], [], LATER_US)) == []
-    await store.write(chain_txs.release([of.id], NOW_US))
-    assert await store.read(chain_txs.list_unsettled(CHAIN)) == []
+    assert await store.write(payment_outcomes.finalize([finding], [], LATER_US)) == []
+    await store.write(settlement_items.release([of.id], NOW_US))
+    assert await store.read(settlement_items.list_unsettled(CHAIN)) == []
 
 
 async def test_payments_whose_transaction_came_to_nothing_as_a_whole_go_alone(store):
     of, other = await create_processing_payment(store), await create_processing_payment(store)
-    await store.write(chain_txs.isolate([]))
-    await store.write(chain_txs.isolate([of.id]))
-    results = {item.payment.id: item for item in await store.read(chain_txs.list_unsettled(CHAIN))}
+    await store.write(settlement_items.isolate([]))
+    await store.write(settlement_items.isolate([of.id]))
+    results = {
+        item.payment.id: item for item in await store.read(settlement_items.list_unsettled(CHAIN))
+    }
     assert (results[of.id].isolated, results[of.id].failures) == (True, 0)
     assert not results[other.id].isolated
 
@@ -182,7 +187,7 @@ async def test_a_transaction_is_written_again_for_each_higher_fee(store):
 
 async def test_a_transaction_without_payments_only_uses_its_nonce(store):
     filled = make_chain_tx(nonce=7)
-    op = chain_txs.append(filled, await acquire_lease(store), LEASE, chain_txs.claim([]))
+    op = chain_txs.append(filled, await acquire_lease(store), LEASE, settlement_items.claim([]))
     await store.write(op)
     assert await store.read(chain_txs.list_open(CHAIN, SENDER)) == [filled]
     assert await store.read(used_nonces.find_next_nonce(CHAIN, SENDER)) == 8
@@ -191,7 +196,7 @@ async def test_a_transaction_without_payments_only_uses_its_nonce(store):
 async def test_transactions_of_a_nonce_are_listed_newest_first(store):
     old = await create_chain_tx(store, await create_processing_payment(store), nonce=7)
     await store.write(
-        chain_txs.finalize([], [TransactionOutcome(old.id, TxState.REPLACED)], LATER_US)
+        payment_outcomes.finalize([], [TransactionOutcome(old.id, TxState.REPLACED)], LATER_US)
     )
     new = await create_chain_tx(
         store, await create_processing_payment(store), nonce=7, created_at_us=LATER_US
@@ -209,7 +214,7 @@ async def test_transactions_of_a_nonce_are_listed_newest_first(store):
 async def test_final_transaction_reports_its_block_and_mined_hash(store):
     written = await create_chain_tx(store, await create_processing_payment(store), nonce=7)
     gas_of = TransactionOutcome(written.id, TxState.FINAL, 9, "0xblock", (COST,), "0xmined")
-    await store.write(chain_txs.finalize([], [gas_of], LATER_US))
+    await store.write(payment_outcomes.finalize([], [gas_of], LATER_US))
     (result,) = await store.read(chain_txs.list_at_nonce(CHAIN, SENDER, 7))
     assert result == replace(
         written,
@@ -228,13 +233,13 @@ async def test_gas_is_booked_under_the_mined_hash(store):
         TransactionOutcome(first.id, TxState.FINAL, 9, "0xblock", (COST,), "0xmined"),
         TransactionOutcome(second.id, TxState.FINAL, 9, "0xblock", (COST,)),
     ]
-    await store.write(chain_txs.finalize([], ends, LATER_US))
+    await store.write(payment_outcomes.finalize([], ends, LATER_US))
     assert set(await store.read(journals())) == {
         (f"gas:{first.id}", "gas", None, "0xmined", LATER_US),
         (f"gas:{second.id}", "gas", None, second.hash, LATER_US),
     }
     # the same proof again
-    await store.write(chain_txs.finalize([], ends, LATER_US + 1))
+    await store.write(payment_outcomes.finalize([], ends, LATER_US + 1))
     assert await store.read(ledger.get_balance("expense:gas", COIN)) == 2 * COST.amount
 
 
@@ -249,7 +254,7 @@ async def test_gas_that_a_budget_counts_is_counted_once_for_its_chain(store):
     written = await create_chain_tx(store, of)
     end = TransactionOutcome(written.id, TxState.FINAL, 9, "0xblock", gas_spending=(spent(of.id),))
     for _ in range(2):
-        await store.write(chain_txs.finalize([], [end], LATER_US))
+        await store.write(payment_outcomes.finalize([], [end], LATER_US))
     used = await store.read(gas.get_usage(CHAIN, LATER_US, 1))
     assert (used.failed_gas_by_app, used.payers) == ({"app_1": 21_000}, {PAYER})
     assert (await store.read(gas.get_usage(CHAIN, LATER_US + 1, 1))).total_failed_gas == 0
@@ -258,7 +263,7 @@ async def test_gas_that_a_budget_counts_is_counted_once_for_its_chain(store):
 
 async def test_succeeded_payment_event_carries_its_transaction(store):
     of = await create_processing_payment(store)
-    await store.write(chain_txs.finalize([make_success(of)], [], LATER_US))
+    await store.write(payment_outcomes.finalize([make_success(of)], [], LATER_US))
     last = (await store.read(payments.list_events(of.id)))[-1]
     assert (last.cause, last.detail) == (PaymentStateEvent.EFFECT_FINAL, {"txId": "0xpaid"})
     key = f"settle:{of.id}"
@@ -270,7 +275,7 @@ async def test_succeeded_payment_reports_the_paid_amount(store):
     outcome = replace(
         make_success(of), option_unit=f"caip19/{COIN}", option_value=7, settled_value=6
     )
-    (ended,) = await store.write(chain_txs.finalize([outcome], [], LATER_US))
+    (ended,) = await store.write(payment_outcomes.finalize([outcome], [], LATER_US))
     assert (ended.option_unit, ended.option_value) == (f"caip19/{COIN}", 7)
     assert ended.settled_value == 6
 
@@ -284,7 +289,7 @@ async def test_failed_payment_keeps_its_bound_amount(store):
         failure_detail="payer is blocked",
         postings=(OURS,),
     )
-    (ended,) = await store.write(chain_txs.finalize([failed], [], LATER_US))
+    (ended,) = await store.write(payment_outcomes.finalize([failed], [], LATER_US))
     assert (ended.failure_code, ended.settled_value) == (FailureCode.DECLINED_USER, None)
     assert (ended.option_unit, ended.option_value) == (of.option_unit, of.option_value)
     # money that still arrived is booked
@@ -302,7 +307,7 @@ async def test_token_account_of_a_failed_payment_may_be_opened_again(store):
     paid, failed = await create_processing_payment(store), await create_processing_payment(store)
     opening, free = await place_of(paid), await place_of(failed)
     lapsed = PaymentOutcome(failed.id, PaymentStatus.FAILED, failure_detail="lapsed")
-    await store.write(chain_txs.finalize([make_success(paid), lapsed], [], LATER_US))
+    await store.write(payment_outcomes.finalize([make_success(paid), lapsed], [], LATER_US))
     result = await store.read(token_accounts.filter_openable([opening, free], caps, NOW_US))
     assert result == {free.destination}
 
@@ -310,7 +315,7 @@ async def test_token_account_of_a_failed_payment_may_be_opened_again(store):
 async def test_payments_are_finalized_together_with_their_reorg_watch(store):
     of = await create_processing_payment(store)
     watch = reorg.watch(CHAIN, ReorgWatcher.SETTLER, [WatchedTransaction("0xpaid", 9, "0xblock")])
-    await store.write(chain_txs.finalize([make_success(of)], [], LATER_US, watch))
+    await store.write(payment_outcomes.finalize([make_success(of)], [], LATER_US, watch))
     assert await store.read(reorg.list_watched(CHAIN)) == [
         WatchedTransaction("0xpaid", 9, "0xblock")
     ]
@@ -319,23 +324,23 @@ async def test_payments_are_finalized_together_with_their_reorg_watch(store):
 async def test_undone_settlement_is_booked_again_without_a_second_end(store):
     of = await create_processing_payment(store)
     watch = reorg.watch(CHAIN, ReorgWatcher.SETTLER, [WatchedTransaction("0xpaid", 9, "0xblock")])
-    (ended,) = await store.write(chain_txs.finalize([make_success(of)], [], LATER_US, watch))
+    (ended,) = await store.write(payment_outcomes.finalize([make_success(of)], [], LATER_US, watch))
     await store.write(reorg.undo_settlements(CHAIN, ["0xpaid"], ([of.id], []), LATER_US))
     assert await store.read(ledger.get_balance("external:shop", ASSET)) == 0
-    assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == {of.id}
+    assert await store.read(settlement_items.list_unsettled_ids(CHAIN)) == {of.id}
     events = await store.read(payments.list_events(of.id))
-    assert await store.write(chain_txs.finalize([make_success(of)], [], LATER_US + 1)) == []
+    assert await store.write(payment_outcomes.finalize([make_success(of)], [], LATER_US + 1)) == []
     assert await store.payments.find(of.id) == ended
     assert await store.read(payments.list_events(of.id)) == events
     assert await store.read(ledger.get_balance("external:shop", ASSET)) == 50_000_000
-    assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == frozenset()
+    assert await store.read(settlement_items.list_unsettled_ids(CHAIN)) == frozenset()
 
 
 async def test_undone_and_then_simulated_payment_has_no_second_end(store):
     """The refund's events continue after the last version of its payment."""
     of = await create_processing_payment(store)
     watch = reorg.watch(CHAIN, ReorgWatcher.SETTLER, [WatchedTransaction("0xpaid", 9, "0xblock")])
-    (ended,) = await store.write(chain_txs.finalize([make_success(of)], [], LATER_US, watch))
+    (ended,) = await store.write(payment_outcomes.finalize([make_success(of)], [], LATER_US, watch))
     await store.write(reorg.undo_settlements(CHAIN, ["0xpaid"], ([of.id], []), LATER_US))
     events = await store.read(payments.list_events(of.id))
     again = simulation.simulate(
@@ -344,4 +349,4 @@ async def test_undone_and_then_simulated_payment_has_no_second_end(store):
     after = await store.write(again)
     assert after == replace(ended, tx_id=f"test:{of.id}")
     assert await store.read(payments.list_events(of.id)) == events
-    assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == frozenset()
+    assert await store.read(settlement_items.list_unsettled_ids(CHAIN)) == frozenset()

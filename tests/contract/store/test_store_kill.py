@@ -17,7 +17,12 @@ from florin_server.domain.settlement.chain_txs import LedgerPosting, Transaction
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import payments
-from florin_server.money.settlement.store import chain_txs, used_nonces
+from florin_server.money.settlement.store import (
+    chain_txs,
+    payment_outcomes,
+    settlement_items,
+    used_nonces,
+)
 
 from tests.support import postgres
 from tests.support.postgres import SQLITE
@@ -85,12 +90,16 @@ async def work(engine: str, folder: Path, deadly_step: str, deadly_count: int) -
     async with open_engine_store(engine, folder, fault_hook=fault) as store:
         await asyncio.gather(*(begin(store, of) for of in MADE))
         await store.write(
-            chain_txs.append(TX, await acquire_lease(store), LEASE, chain_txs.claim(TX.item_ids))
+            chain_txs.append(
+                TX, await acquire_lease(store), LEASE, settlement_items.claim(TX.item_ids)
+            )
         )
         noted.note("signed", TX.id)
         await store.write(chain_txs.record_broadcasts({TX.id: 8}))
         ends = [TransactionOutcome(TX.id, TxState.FINAL, 9, "0xblock", (GAS,))]
-        await store.write(chain_txs.finalize([make_success(of, 3) for of in MADE], ends, LATER_US))
+        await store.write(
+            payment_outcomes.finalize([make_success(of, 3) for of in MADE], ends, LATER_US)
+        )
         noted.note("concluded")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.settlement.lease import LEASE_S, Lease, name_holder
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import chain_txs, settlement_items
 from florin_server.operations.store import leases
 
 from tests.support.store_kit import LATER_US, create_processing_payment, make_chain_tx
@@ -38,13 +38,15 @@ async def test_revoked_lease_fences_off_its_holder_before_another_takes_it(store
     assert not await store.write(leases.renew("relayer:a", "one", epoch, LATER_US, TTL_US))
     sent = make_chain_tx(of)
     with pytest.raises(chain_txs.LostLease):
-        await store.write(chain_txs.append(sent, epoch, "relayer:a", chain_txs.claim([of.id])))
+        await store.write(
+            chain_txs.append(sent, epoch, "relayer:a", settlement_items.claim([of.id]))
+        )
     assert await store.read(chain_txs.list_open(sent.chain_id, sent.sender)) == []
     # at once, and the former holder waits
     taken = await take(store, "two")
     assert taken == epoch + 2
     assert await take(store, "one") is None
-    await store.write(chain_txs.append(sent, taken, "relayer:a", chain_txs.claim([of.id])))
+    await store.write(chain_txs.append(sent, taken, "relayer:a", settlement_items.claim([of.id])))
 
 
 @pytest.mark.parametrize("holder", ["", "one", "nobody"])

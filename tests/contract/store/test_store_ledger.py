@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from florin_server.db.engine.query import Command, StoreError, operation
-from florin_server.db.tables.tables import ledger_transfer
+from florin_server.db.tables.tables import ledger_transfer_table
 from florin_server.domain.ledger.accounts import LedgerAccountKind
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting
@@ -309,6 +309,6 @@ async def test_transfer_table_refuses_the_same_account_on_both_sides(store, tmp_
 
 @operation
 def raw_transfer():
-    yield Command(insert(ledger_transfer))(
+    yield Command(insert(ledger_transfer_table))(
         idem_key="k", n=1, debit="wallet:w", credit="wallet:w", asset=ASSET, amount=1
     )

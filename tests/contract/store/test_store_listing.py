@@ -28,7 +28,7 @@ from florin_server.money.payments.store.listing import (
     PaymentTotals,
 )
 from florin_server.money.refunds import store as refunds
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import chain_txs, payment_outcomes
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.bench import history
@@ -277,7 +277,7 @@ async def test_a_row_has_its_merchant_fee_transaction_and_refund(store):
     assert (row.tx_hash, row.nonce) == (None, None)
     await store.write(chain_txs.record_broadcasts({open_tx.id: 5}))
     end = TransactionOutcome(done_tx.id, TxState.FINAL, 6, "0xblock")
-    await store.write(chain_txs.finalize([make_success(paid)], [end], LATER_US))
+    await store.write(payment_outcomes.finalize([make_success(paid)], [end], LATER_US))
     back = Refund("rfnd_1", paid.id, "u", 5, PAYER, RefundStatus.PENDING, None, LATER_US)
     await store.write(refunds.create(back))
 
@@ -306,7 +306,7 @@ async def test_failed_payment_keeps_its_bound_amount(store):
         settled_value=None,
         postings=(),
     )
-    (ended,) = await store.write(chain_txs.finalize([finding], [], LATER_US))
+    (ended,) = await store.write(payment_outcomes.finalize([finding], [], LATER_US))
     assert (ended.status, ended.option_unit, ended.option_value) == (
         PaymentStatus.FAILED,
         f"caip19/{ASSET}",

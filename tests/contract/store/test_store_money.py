@@ -20,7 +20,7 @@ from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import payments, simulation
 from florin_server.money.refunds import store as refunds
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import chain_txs, payment_outcomes, settlement_items
 from florin_server.operations.store import executors
 
 from tests.support.store_asked import OTHER_ACCOUNT, REQUESTED_AMOUNT
@@ -135,13 +135,13 @@ async def test_settlement_skips_simulated_payments(store, event):
     waiting, sent, other = [await create_processing_payment(store) for _ in range(3)]
     await create_chain_tx(store, sent)
     ended = [await simulated(store, of, event) for of in (waiting, sent)]
-    assert await store.read(chain_txs.list_waiting(CHAIN, 10, AFTER_US)) == await _items(
+    assert await store.read(settlement_items.list_waiting(CHAIN, 10, AFTER_US)) == await _items(
         store, other
     )
-    assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == {other.id}
-    await store.write(chain_txs.release([waiting.id, sent.id], NOW_US))
+    assert await store.read(settlement_items.list_unsettled_ids(CHAIN)) == {other.id}
+    await store.write(settlement_items.release([waiting.id, sent.id], NOW_US))
     findings = [make_success(of) for of in (waiting, sent, other)]
-    (changed,) = await store.write(chain_txs.finalize(findings, [], AFTER_US))
+    (changed,) = await store.write(payment_outcomes.finalize(findings, [], AFTER_US))
     assert changed.id == other.id
     assert [await store.payments.find(item.id) for item in ended] == ended
     assert await store.read(ledger.get_balance("external:shop", ASSET)) == 50_000_000
@@ -152,7 +152,7 @@ async def test_settlement_skips_simulated_payments(store, event):
 async def _items(store, *selected_payments):
     return [
         item
-        for item in await store.read(chain_txs.list_unsettled(CHAIN))
+        for item in await store.read(settlement_items.list_unsettled(CHAIN))
         if item.payment.id in {payment.id for payment in selected_payments}
     ]
 
@@ -171,7 +171,7 @@ async def test_a_refused_simulation_leaves_everything_as_it_was(store):
     with pytest.raises(ApiError) as caught:
         await simulated(store, of, "cancelled")
     assert caught.value.code is ErrorCode.INVALID_STATE
-    assert await store.read(chain_txs.list_unsettled_ids(CHAIN)) == {of.id}
+    assert await store.read(settlement_items.list_unsettled_ids(CHAIN)) == {of.id}
     assert await store.payments.find(of.id) == of
     over = await create_payment(store)
     with pytest.raises(ApiError, match="Payment is expired and cannot be simulated"):
@@ -254,7 +254,7 @@ async def test_an_erased_customer_stays_only_where_its_money_moves(store):
         *[await create_processing_payment(store) for _ in range(3)],
     )
     lapsed = replace(make_success(failed), status=PaymentStatus.FAILED, tx_hash=None, postings=())
-    await store.write(chain_txs.finalize([make_success(paid), lapsed], [], LATER_US))
+    await store.write(payment_outcomes.finalize([make_success(paid), lapsed], [], LATER_US))
     for of in (offered, processing):
         await store.write(
             payments.put_options(
@@ -283,7 +283,7 @@ async def test_an_erased_customer_stays_only_where_its_money_moves(store):
         now = await store.payments.find(of.id)
         assert (now.payer, now.provider_name, now.provider_icon) == (payer, "unknown", None)
     # a processing payment can still be settled
-    ((item,)) = await store.read(chain_txs.list_unsettled(CHAIN))
+    ((item,)) = await store.read(settlement_items.list_unsettled(CHAIN))
     assert item.payment.id == processing.id
     assert await store.write(customers.erase(PAYER, ids)) == ErasureCounts(retained_payments=2)
     assert await store.scan(customers.list_payment_ids(OTHER_ACCOUNT)) == {
@@ -299,5 +299,5 @@ async def test_an_option_that_was_erased_while_it_was_being_taken(store):
     assert await store.read(payments.list_options(of.id, [PAYER, OTHER_ACCOUNT])) == []
     taken = payments.accept(make_confirmation(of), make_option(of), 7, ("Wallet", None), LATER_US)
     assert (await store.write(taken)).status is PaymentStatus.PROCESSING
-    ((item,)) = await store.read(chain_txs.list_waiting(CHAIN, 10, LATER_US))
+    ((item,)) = await store.read(settlement_items.list_waiting(CHAIN, 10, LATER_US))
     assert item.option == make_option(of)

@@ -11,7 +11,7 @@ from florin_server.limits import store as sharing
 from florin_server.money.outbox.store import events, older_releases
 from florin_server.money.payouts.store import covered
 from florin_server.money.refunds import store as refunds
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import payment_outcomes
 
 from tests.support.hooked import add_endpoint, claim_deliveries
 from tests.support.migrated import upgrade_finished
@@ -41,7 +41,7 @@ async def migrated(store, since_us=0):
 async def succeeded(store):
     of = await create_processing_payment(store)
     await create_chain_tx(store, of)
-    (ended,) = await store.write(chain_txs.finalize([make_success(of)], [], LATER_US))
+    (ended,) = await store.write(payment_outcomes.finalize([make_success(of)], [], LATER_US))
     return ended
 
 

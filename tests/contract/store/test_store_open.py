@@ -34,7 +34,7 @@ from florin_server.features.exports.store import payments as exports_payments
 from florin_server.features.exports.store import transactions as exports_transactions
 from florin_server.features.exports.store import watched as exports_watched
 from florin_server.features.receipts import store as receipt_keys
-from florin_server.features.webhooks.store import deliveries, endpoints, replays
+from florin_server.features.webhooks.store import claims, deliveries, endpoints, replays
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store import turns as key_turns
 from florin_server.limits import store as sharing
@@ -50,7 +50,13 @@ from florin_server.money.payments.store import (
 )
 from florin_server.money.payouts.store import held_money
 from florin_server.money.refunds import store as refunds
-from florin_server.money.settlement.store import chain_txs, gas, token_accounts
+from florin_server.money.settlement.store import (
+    chain_txs,
+    gas,
+    payment_outcomes,
+    settlement_items,
+    token_accounts,
+)
 from florin_server.operations.store import executors, leases
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
@@ -58,6 +64,7 @@ from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 from tests.support.store_kit import create_payment, open_engine_store, run_pragma
 
 OPERATIONS = (
+    claims,
     collected_data,
     customers,
     deliveries,
@@ -78,6 +85,7 @@ OPERATIONS = (
     offered,
     outbox,
     new_options,
+    payment_outcomes,
     payments,
     pins,
     token_accounts,
@@ -89,6 +97,7 @@ OPERATIONS = (
     blocklists,
     books,
     destinations,
+    settlement_items,
     simulation,
     standing,
 )
@@ -111,12 +120,12 @@ STATEMENTS = {
 READS_ALL = {
     "books_BUSY",
     "books_ENTRIES",
+    "claims_CLAIMED",
+    "claims_DUE",
+    "claims_FREE",
     "customers_OFFERED",
     "customers_PAID",
-    "deliveries_CLAIMED",
-    "deliveries_DUE",
     "deliveries_FIGURES",
-    "deliveries_FREE",
     "deliveries_PAUSED",
     "destinations_LIST_BY_ACCOUNTS",
     "endpoints_LIST",
@@ -286,7 +295,7 @@ def test_no_operation_reads_a_whole_table(plans, name):
 @pytest.mark.parametrize(
     "name",
     [
-        *("payments_DUE", "payments_NEXT_EXPIRY", "chain_txs_WAITING", "merchants_PAGE"),
+        *("payments_DUE", "payments_NEXT_EXPIRY", "settlement_items_WAITING", "merchants_PAGE"),
         *("exports_payments_AFTER", "exports_ledger_LAST", "exports_ledger_RANGE"),
         *("exports_transactions_LAST", "exports_transactions_RANGE", "buyer_data_ALL"),
         *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS", "events_EVENTS"),

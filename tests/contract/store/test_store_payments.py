@@ -14,7 +14,7 @@ from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import arrivals, payments, simulation
 from florin_server.money.payments.store.phases import PaymentPhases, find_phases
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 
 from tests.support.store_kit import (
     AFTER_US,
@@ -128,7 +128,7 @@ async def test_a_refused_payment_fails_and_waits_for_no_chain(store, code, cause
     assert changed.status is PaymentStatus.FAILED
     assert (changed.failure_code, changed.failure_detail) == (code, "count")
     assert await store.read(payments.find_confirmation(of.id)) == make_confirmation(of)
-    assert await store.read(chain_txs.list_unsettled(CHAIN)) == []
+    assert await store.read(settlement_items.list_unsettled(CHAIN)) == []
     history = await store.read(payments.list_events(of.id))
     assert (history[1].cause, history[1].detail) == (cause, {"reason": "count"})
 

@@ -16,7 +16,7 @@ from florin_server.db.engine.query import (
     operation,
     param,
 )
-from florin_server.db.tables.tables import installation as installation_table
+from florin_server.db.tables.tables import installation_table
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.opening import open_store

@@ -12,7 +12,7 @@ from florin_server.domain.sealed import Ciphertext
 from florin_server.domain.settlement.chain_txs import ReorgWatcher, WatchedTransaction
 from florin_server.features.receipts import store as receipt_keys
 from florin_server.money.payments.store import effects
-from florin_server.money.settlement.store import chain_txs, reorg
+from florin_server.money.settlement.store import payment_outcomes, reorg
 
 from tests.support.store_kit import (
     CHAIN,
@@ -37,7 +37,9 @@ def key(n: int, name: str) -> ReceiptKey:
 async def test_it_is_written_with_the_end_and_taken_back_by_a_reorganisation(store):
     payment, other = await create_processing_payment(store), await create_processing_payment(store)
     watch = reorg.watch(CHAIN, ReorgWatcher.SETTLER, [BLOCK])
-    work = chain_txs.finalize([paid(payment), paid(other, position=None)], [], LATER_US, watch)
+    work = payment_outcomes.finalize(
+        [paid(payment), paid(other, position=None)], [], LATER_US, watch
+    )
     assert len(await store.write(work)) == 2
     effect = await store.read(effects.find(payment.id))
     assert effect == PaymentEffect(payment.id, "0xpaid", 7, "0xblock", 3)
@@ -49,24 +51,24 @@ async def test_it_is_written_with_the_end_and_taken_back_by_a_reorganisation(sto
 
     # it is paid again, in another block, and its end stays unchanged
     again = WatchedTransaction("0xagain", 9, "0xother")
-    await store.write(chain_txs.finalize([paid(payment, again, 0)], [], LATER_US))
+    await store.write(payment_outcomes.finalize([paid(payment, again, 0)], [], LATER_US))
     effect = await store.read(effects.find(payment.id))
     assert effect == PaymentEffect(payment.id, "0xagain", 9, "0xother", 0)
 
 
 async def test_payment_that_ended_differently_has_no_effect_recorded(store):
     payment = await create_payment(store)
-    assert await store.write(chain_txs.finalize([paid(payment)], [], LATER_US)) == []
+    assert await store.write(payment_outcomes.finalize([paid(payment)], [], LATER_US)) == []
     assert await store.read(effects.find(payment.id)) is None
     done = await create_processing_payment(store)
-    await store.write(chain_txs.finalize([paid(done)], [], LATER_US))
+    await store.write(payment_outcomes.finalize([paid(done)], [], LATER_US))
     # the same proof again, and another one that comes too late
     late = WatchedTransaction("0xlate", 8, "0xlater")
-    await store.write(chain_txs.finalize([paid(done), paid(done, late)], [], LATER_US))
+    await store.write(payment_outcomes.finalize([paid(done), paid(done, late)], [], LATER_US))
     assert (await store.read(effects.find(done.id))).tx_hash == "0xpaid"
     failed = await create_processing_payment(store)
     lapsed = replace(make_success(failed), status=PaymentStatus.FAILED, tx_hash=None)
-    await store.write(chain_txs.finalize([lapsed], [], LATER_US))
+    await store.write(payment_outcomes.finalize([lapsed], [], LATER_US))
     assert await store.read(effects.find(failed.id)) is None
 
 

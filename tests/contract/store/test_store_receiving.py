@@ -17,7 +17,7 @@ from florin_server.domain.accounts.destinations import (
 )
 from florin_server.domain.payments.payment import Merchant, PaymentStatus
 from florin_server.domain.settlement.chain_txs import PaymentOutcome
-from florin_server.money.settlement.store import chain_txs, token_accounts
+from florin_server.money.settlement.store import payment_outcomes, token_accounts
 from florin_server.money.settlement.store.token_accounts import AccountNotOpenable
 from sqlalchemy import create_engine
 
@@ -172,7 +172,7 @@ async def test_failed_payment_releases_its_claimed_accounts(store):
     await store.write(claim(opening(1), by=failed.id))
     await store.write(claim(opening(2), by=paid.id))
     dead = PaymentOutcome(failed.id, PaymentStatus.FAILED, failure_detail="lapsed")
-    await store.write(chain_txs.finalize([dead, make_success(paid)], [], NOW_US))
+    await store.write(payment_outcomes.finalize([dead, make_success(paid)], [], NOW_US))
     assert await openable(store, opening(1), opening(2)) == {place(1)}
 
 

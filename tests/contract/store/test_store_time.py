@@ -11,7 +11,7 @@ from florin_server.app.stores import open_reader
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.times import PAUSE_MAX_US
 from florin_server.money.opening import open_store
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.operations.store import leases
 
 from tests.support import postgres
@@ -47,8 +47,8 @@ async def test_a_lease_of_a_clock_that_was_ahead_is_not_believed(store):
 @pytest.mark.parametrize(("ahead_us", "due"), [(PAUSE_MAX_US, False), (PAUSE_MAX_US + 1, True)])
 async def test_a_retry_that_is_too_far_ahead_is_due(store, ahead_us, due):
     of = await create_processing_payment(store)
-    await store.write(chain_txs.release([of.id], LATER_US + ahead_us))
-    result = await store.read(chain_txs.list_waiting(CHAIN, 10, LATER_US))
+    await store.write(settlement_items.release([of.id], LATER_US + ahead_us))
+    result = await store.read(settlement_items.list_waiting(CHAIN, 10, LATER_US))
     assert [item.payment.id for item in result] == ([of.id] if due else [])
 
 

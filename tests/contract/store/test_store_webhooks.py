@@ -9,7 +9,7 @@ from florin_server.accounts.store import merchants
 from florin_server.domain.payments.payment import CancellationReason
 from florin_server.domain.webhooks import schedule
 from florin_server.domain.webhooks.endpoint import EndpointState
-from florin_server.features.webhooks.store import deliveries, endpoints, replays
+from florin_server.features.webhooks.store import claims, deliveries, endpoints, replays
 from florin_server.features.webhooks.store.endpoints import EndpointOwner
 from florin_server.money.payments.store import payments
 
@@ -82,7 +82,7 @@ async def test_delivery_claimed_by_a_dead_process_is_claimed_again(shop):
     (delivery,) = await claim_deliveries(shop, NOW_US + LEASE_US)
     assert not await record_delivered(shop, dead)
     await record_failed(shop, dead)
-    await shop.write(deliveries.release([dead], NOW_US))
+    await shop.write(claims.release([dead], NOW_US))
     assert await claim_deliveries(shop, NOW_US + LEASE_US) == []
     assert await record_delivered(shop, delivery)
     # the dead process's attempt is still recorded
@@ -93,7 +93,7 @@ async def test_sole_process_releases_deliveries_of_its_predecessor(shop):
     await add_endpoint(shop)
     await shop.write(payments.create(make_payment()))
     assert len(await claim_deliveries(shop)) == 1
-    await shop.write(deliveries.release_all(NOW_US))
+    await shop.write(claims.release_all(NOW_US))
     assert len(await claim_deliveries(shop)) == 1
 
 
@@ -107,14 +107,14 @@ async def test_released_delivery_is_no_longer_held(shop, freed):
     epoch = delivery.pending.epoch + 1
 
     async def held():
-        return await shop.write(deliveries.lock_claimed("whe_001", created.id, epoch))
+        return await shop.write(claims.lock_claimed("whe_001", created.id, epoch))
 
     assert await held() is not None
     match freed:
         case "given back":
-            await shop.write(deliveries.release([delivery], NOW_US))
+            await shop.write(claims.release([delivery], NOW_US))
         case "freed at start":
-            await shop.write(deliveries.release_all(NOW_US))
+            await shop.write(claims.release_all(NOW_US))
         case "resumed":
             await shop.write(deliveries.halt(delivery, "its secret is lost", NOW_US))
             await shop.write(endpoints.resume("whe_001", NOW_US))
@@ -220,8 +220,8 @@ async def test_an_endpoint_that_is_gone_is_paused_at_once(shop):
 async def test_crowded_partner_takes_no_slot_of_other_partners(shop):
     await add_endpoint(shop)
     await shop.write(payments.create(make_payment()))
-    assert await shop.read(deliveries.is_due(NOW_US, (), ["par_2"]))
-    assert not await shop.read(deliveries.is_due(NOW_US, (), ["par_1"]))
+    assert await shop.read(claims.is_due(NOW_US, (), ["par_2"]))
+    assert not await shop.read(claims.is_due(NOW_US, (), ["par_1"]))
     assert await claim_deliveries(shop, limit=1, crowded=["par_1"]) == []
     (delivery,) = await claim_deliveries(shop, limit=1, crowded=["par_2"])
     assert delivery.endpoint.partner_id == "par_1"

@@ -31,7 +31,6 @@ from tests.support.capture import (
     open_pos,
     submit_form,
     to_form_items,
-    wait_deleted,
 )
 from tests.support.desk import open_service
 from tests.support.installation import open_operator
@@ -447,19 +446,6 @@ async def test_data_moved_to_another_record_is_not_decrypted(desk):
     )
     assert collected.decrypt_data(app.cipher, replace(stored, source="inline:00")) is None
     assert collected.decrypt_data(app.cipher, replace(stored, source="")) is None
-
-
-async def test_data_is_deleted_when_its_time_is_over(desk):
-    till = await open_pos(desk)
-    await submit_form(desk, await till.url())
-    assert await till.pay() == "succeeded"
-    desk.clock.advance(30 * DAY_S - 10)
-    later = await open_pos(desk, till.wallet)
-    assert (await later.option())["collectData"] is None
-    desk.clock.advance(10)
-    assert (await later.option())["collectData"] is not None
-    desk.clock.advance(3600)
-    await wait_deleted(desk, till)
 
 
 async def test_nothing_of_it_is_anywhere_in_clear(tmp_path, caplog, monkeypatch):

@@ -21,6 +21,7 @@ from tests.support.capture import (
     open_pos,
     submit_form,
     to_form_items,
+    wait_deleted,
 )
 from tests.support.desk import open_service
 from tests.support.service import NO_LIMITS
@@ -247,3 +248,16 @@ async def test_forms_and_pages_share_the_limit_of_an_address(tmp_path):
         over = await submit_form(desk, url)
         assert over.refusal == (429, "rate_limited")
         assert over.headers["Retry-After"] == "1"
+
+
+async def test_data_is_deleted_when_its_time_is_over(desk):
+    till = await open_pos(desk)
+    await submit_form(desk, await till.url())
+    assert await till.pay() == "succeeded"
+    desk.clock.advance(30 * DAY_S - 10)
+    later = await open_pos(desk, till.wallet)
+    assert (await later.option())["collectData"] is None
+    desk.clock.advance(10)
+    assert (await later.option())["collectData"] is not None
+    desk.clock.advance(3600)
+    await wait_deleted(desk, till)

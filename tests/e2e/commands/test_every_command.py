@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import typer
@@ -17,7 +15,7 @@ from florin_server.cli.exits import ExitStatus
 from florin_server.cli.main import app
 from typer.core import TyperGroup
 
-from tests.support.command import CommandForks, CommandResult, RunningCommand
+from tests.support.command_stage import CommandStage, parse_documents
 
 pytestmark = pytest.mark.long
 
@@ -40,57 +38,18 @@ def leaves(command: TyperGroup, path: str = "") -> Iterator[str]:
 COMMANDS = {*leaves(typer.main.get_command(app))}
 
 
-@dataclass
-class Stage:
-    """A running Florin, and a folder for the files of its commands."""
-
-    up: RunningCommand
-    forks: CommandForks
-    folder: Path
-
-    def run(self, *words: str, **changes: str) -> CommandResult:
-        return self.forks(*words, home=self.up.home.path, **changes)
-
-    def run_json(self, *words: str, status: int = 0, **changes: str) -> list[Any]:
-        """Return the documents that a command printed; assert its exit status."""
-        done = self.run(*words, "--json", **changes)
-        assert done.status == status, (words, done)
-        return documents(done.out if status == 0 or done.out else done.err)
-
-    @property
-    def env(self) -> dict[str, str]:
-        return self.up.env
-
-    def payment(self, *more: str) -> str:
-        (created,) = self.run_json("payments", "create", "12.50", "USD", *more)
-        return created["paymentId"]
-
-    def paid(self) -> str:
-        payment = self.payment()
-        assert self.run_json("pay", payment, "--option", "1")[-1]["status"]["status"] == "succeeded"
-        return payment
-
-
-def documents(text: str) -> list[Any]:
-    """Return one document, or one per line."""
-    try:
-        return [json.loads(text)]
-    except ValueError:
-        return [json.loads(line) for line in text.splitlines()]
-
-
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory, forks) -> Iterator[Stage]:
+def stage(tmp_path_factory, forks) -> Iterator[CommandStage]:
     folder = tmp_path_factory.mktemp("every")
     with forks.start_lasting("up", home=folder / "home") as up:
-        yield Stage(up, forks, folder)
+        yield CommandStage(up, forks, folder)
         up.send_signal(signal.SIGTERM)
         assert up.wait_ended().status == 0
 
 
 # each command, with the member that its answer must have
 
-Try = Callable[[Stage], None]
+Try = Callable[[CommandStage], None]
 TRIES: dict[str, Try] = {}
 
 
@@ -104,7 +63,7 @@ def tries(*commands: str) -> Callable[[Try], Try]:
 
 
 @tries("partners create", "partners list", "partners suspend", "partners resume")
-def partners(stage: Stage) -> None:
+def partners(stage: CommandStage) -> None:
     (created,) = stage.run_json("partners", "create", "Tea & Co")
     assert created["status"] == "active"
     assert stage.run_json("partners", "suspend", created["id"])[0]["status"] == "suspended"
@@ -116,7 +75,7 @@ def partners(stage: Stage) -> None:
 
 
 @tries("keys create", "keys list", "keys set", "keys revoke")
-def keys(stage: Stage) -> None:
+def keys(stage: CommandStage) -> None:
     words = ("keys", "create", "wallet", "--name=Purse", "--scope", "read")
     (created,) = stage.run_json(*words)
     key_id = created["key"]["keyId"]
@@ -136,14 +95,14 @@ def keys(stage: Stage) -> None:
 
 
 @tries("wallets register", "wallets list", "wallets revoke")
-def wallets(stage: Stage) -> None:
+def wallets(stage: CommandStage) -> None:
     (created,) = stage.run_json("wallets", "register", "Purse")
     assert created["appId"] in json.dumps(stage.run_json("wallets", "list"))
     assert stage.run_json("wallets", "revoke", created["appId"])[0]["revokedAt"]
 
 
 @tries("merchants list", "merchants show", "merchants destinations")
-def merchants(stage: Stage) -> None:
+def merchants(stage: CommandStage) -> None:
     own = stage.env["FLORIN_MERCHANT_ID"]
     (listed,) = stage.run_json("merchants", "list")
     assert own in {merchant["id"] for merchant in listed["merchants"]}
@@ -161,7 +120,7 @@ def merchants(stage: Stage) -> None:
 
 
 @tries("merchants import", "merchants status", "merchants bank")
-def merchants_of_the_operator(stage: Stage) -> None:
+def merchants_of_the_operator(stage: CommandStage) -> None:
     (partner,) = stage.run_json("partners", "create", "Of merchants")
     who = (f"--partner={partner['id']}", "--name=Tea", "--email=tea@house.example")
     (created,) = stage.run_json("merchants", "import", "tea", *who)
@@ -172,7 +131,7 @@ def merchants_of_the_operator(stage: Stage) -> None:
 
 
 @tries("versions list", "versions pin")
-def versions(stage: Stage) -> None:
+def versions(stage: CommandStage) -> None:
     (partner,) = stage.run_json("partners", "create", "Pinned")
     words = ("versions", "pin", PREVIEW, f"--partner={partner['id']}")
     assert stage.run_json(*words)[0]["version"] == PREVIEW
@@ -182,7 +141,7 @@ def versions(stage: Stage) -> None:
 
 
 @tries("customers export", "customers erase")
-def customers(stage: Stage) -> None:
+def customers(stage: CommandStage) -> None:
     payment = stage.paid()
     payer = stage.run_json("payments", "show", payment)[0]["buyer"]["accountCaip10"]
     (stored,) = stage.run_json("customers", "export", payer)
@@ -191,7 +150,7 @@ def customers(stage: Stage) -> None:
 
 
 @tries("payments create", "payments list", "payments show", "payments cancel")
-def payments(stage: Stage) -> None:
+def payments(stage: CommandStage) -> None:
     payment = stage.payment("--reference", "order-9", "--expires-in", "30m")
     (shown,) = stage.run_json("payments", "show", payment)
     assert (shown["referenceId"], shown["amount"]["value"]) == ("order-9", "1250")
@@ -210,7 +169,7 @@ def payments(stage: Stage) -> None:
 
 
 @tries("payments tail", "payments refund", "pay")
-def payments_that_are_paid(stage: Stage) -> None:
+def payments_that_are_paid(stage: CommandStage) -> None:
     payment = stage.paid()
     (last,) = stage.run_json("payments", "tail", payment)
     assert (last["status"], last["version"]) == ("succeeded", 2)
@@ -230,7 +189,7 @@ def payments_that_are_paid(stage: Stage) -> None:
     assert stage.run_json("payments", "tail", "--after-version=1", status=ExitStatus.USAGE_ERROR)
 
 
-def parts_of_a_payment(stage: Stage) -> None:
+def parts_of_a_payment(stage: CommandStage) -> None:
     payment = stage.paid()
     refund = ("payments", "refund", payment, "--yes")
     updates = stage.run_json(*refund, "--amount=5.00 USD", "--reason=a broken cup", "--wait")
@@ -252,7 +211,7 @@ def parts_of_a_payment(stage: Stage) -> None:
 
 
 @tries("payments held", "payments release", "payments return", "payments keep")
-def held(stage: Stage) -> None:
+def held(stage: CommandStage) -> None:
     assert stage.run_json("payments", "held")[0]["heldPayments"] == []
     for verdict in ("release", "return", "keep"):
         words = ("payments", verdict, "held_1", "--note=so")
@@ -261,7 +220,7 @@ def held(stage: Stage) -> None:
 
 
 @tries("quarantine list", "quarantine retry", "quarantine resolve")
-def quarantine(stage: Stage) -> None:
+def quarantine(stage: CommandStage) -> None:
     assert stage.run_json("quarantine", "list", "--all")[0]["items"] == []
     assert stage.run_json("quarantine", "retry", "--all")[0]["items"] == []
     assert stage.run_json("quarantine", "retry", status=ExitStatus.USAGE_ERROR)
@@ -271,7 +230,7 @@ def quarantine(stage: Stage) -> None:
 
 
 @tries("payouts list", "payouts create", "payouts refuse", "payouts resolve")
-def payouts(stage: Stage) -> None:
+def payouts(stage: CommandStage) -> None:
     assert isinstance(stage.run_json("payouts", "list", "--all")[0]["payouts"], list)
     own, asset = stage.env["FLORIN_MERCHANT_ID"], stage.env["FLORIN_EVM_ASSET"]
     for words in (
@@ -281,11 +240,11 @@ def payouts(stage: Stage) -> None:
     ):
         done = stage.run("payouts", *words, "--json")
         assert done.status in {ExitStatus.REFUSED, ExitStatus.WRONG_STATE}
-        assert documents(done.err)[0]["error"]["code"]
+        assert parse_documents(done.err)[0]["error"]["code"]
 
 
 @tries("ledger check", "ledger book", "ledger balances", "ledger entries")
-def ledger(stage: Stage) -> None:
+def ledger(stage: CommandStage) -> None:
     payment = stage.paid()
     (checked,) = stage.run_json("ledger", "check")
     assert (checked["wrong"], checked["problems"]) == ([], [])
@@ -298,7 +257,7 @@ def ledger(stage: Stage) -> None:
 
 
 @tries("sanctions import", "sanctions list", "sanctions check", "sanctions remove")
-def sanctions(stage: Stage) -> None:
+def sanctions(stage: CommandStage) -> None:
     file = stage.folder / "list.txt"
     file.write_text("0x" + "88" * 20 + "\n")
     (done,) = stage.run_json(
@@ -312,7 +271,7 @@ def sanctions(stage: Stage) -> None:
 
 
 @tries("leases list", "leases release")
-def leases(stage: Stage) -> None:
+def leases(stage: CommandStage) -> None:
     (result,) = stage.run_json("leases", "list")
     first = result["leases"][0]
     assert (first["held"], bool(first["holder"])) == (True, True)
@@ -325,7 +284,7 @@ def leases(stage: Stage) -> None:
 
 
 @tries("executors list", "executors pause", "executors resume")
-def executors(stage: Stage) -> None:
+def executors(stage: CommandStage) -> None:
     item = stage.run_json("executors", "list")[0]["executors"][0]["id"]
     assert stage.run_json("executors", "pause", item)[0]["paused"] is True
     assert stage.run_json("executors", "resume", item)[0]["paused"] is False
@@ -333,13 +292,13 @@ def executors(stage: Stage) -> None:
 
 
 @tries("faults list", "faults clear")
-def faults(stage: Stage) -> None:
+def faults(stage: CommandStage) -> None:
     assert stage.run_json("faults", "list") == [{"faults": []}]
     assert stage.run_json("faults", "clear") == [{"ended": 0, "left": 0}]
 
 
 @tries("doctor", "demo", "migrate")
-def service(stage: Stage) -> None:
+def service(stage: CommandStage) -> None:
     (result,) = stage.run_json("doctor")
     assert {check["problem"] for check in result["checks"]} == {None}
     *_, last = stage.run_json("demo")
@@ -350,7 +309,7 @@ def service(stage: Stage) -> None:
 
 
 @tries("export", "store backup", "store restore", "store copy", "chain list", "chain remove")
-def files(stage: Stage) -> None:
+def files(stage: CommandStage) -> None:
     (done,) = stage.run_json("export", "--to", str(stage.folder / "export"))
     assert Path(done["manifest"]).exists()
     server = ("--server", stage.env["FLORIN_GRPC_TARGET"])
@@ -363,7 +322,7 @@ def files(stage: Stage) -> None:
         home = stage.folder / command
         done = stage.forks("store", command, str(backup), "--json", home=home)
         assert done.status == 0, done
-        assert documents(done.out)[0]["tables"]["payment"] >= 0
+        assert parse_documents(done.out)[0]["tables"]["payment"] >= 0
     assert stage.run_json("chain", "list")[0]["chains"] == []
     assert stage.run_json("chain", "remove", "base", status=ExitStatus.REFUSED)[0]["error"][
         "message"
@@ -371,7 +330,7 @@ def files(stage: Stage) -> None:
 
 
 @tries("chain keystore", "chain add", "chain deploy")
-def chains(stage: Stage) -> None:
+def chains(stage: CommandStage) -> None:
     password = {"FLORIN_KEYSTORE_PASSWORD": "so"}
     (created,) = stage.run_json("chain", "keystore", str(stage.folder / "key.json"), **password)
     assert (
@@ -388,23 +347,23 @@ def chains(stage: Stage) -> None:
     # beside the embedded one of the same id
     done = stage.forks(*words, "--json", home=home, FLORIN_DEMO="false")
     assert done.status == 0, done
-    assert documents(done.out)[0]["chain"] == "eip155:31337"
+    assert parse_documents(done.out)[0]["chain"] == "eip155:31337"
     done = stage.forks("chain", "deploy", "Own", "--json", home=home, FLORIN_DEMO="false")
     assert done.status == ExitStatus.REFUSED, done
-    assert "has no balance of the chain's coin" in documents(done.err)[0]["error"]["message"]
+    assert "has no balance of the chain's coin" in parse_documents(done.err)[0]["error"]["message"]
 
 
 @tries("simulate")
-def simulated(stage: Stage) -> None:
+def simulated(stage: CommandStage) -> None:
     home = stage.folder / "simulated"
     words = ("simulate", "--payments=3", "--days=1", "--merchants=1", "--json")
     done = stage.forks(*words, home=home)
     assert done.status == 0, done
-    assert documents(done.out)[-1]["problems"] == []
+    assert parse_documents(done.out)[-1]["problems"] == []
 
 
 @tries("receipt-keys list", "receipt-keys rotate", "receipt-keys revoke", "verify-receipt")
-def receipts(stage: Stage) -> None:
+def receipts(stage: CommandStage) -> None:
     (created,) = stage.run_json("receipt-keys", "rotate")
     (result,) = stage.run_json("receipt-keys", "list")
     assert created["keyId"] in {key["keyId"] for key in result["keys"]}
@@ -421,7 +380,7 @@ def receipts(stage: Stage) -> None:
     *("webhooks create", "webhooks list", "webhooks pause", "webhooks resume"),
     *("webhooks rotate", "webhooks attempts", "webhooks replay", "webhooks delete", "trigger"),
 )
-def webhooks(stage: Stage) -> None:
+def webhooks(stage: CommandStage) -> None:
     (partner,) = stage.run_json("partners", "create", "Hook & Co")
     words = ("webhooks", "create", "https://shop.example/hook", "--partner", partner["id"])
     (created,) = stage.run_json(*words)

@@ -14,7 +14,7 @@ from florin_server.domain.ledger import postings
 from florin_server.domain.quarantine import QuarantinedItemKind, QuarantinedItemState
 from florin_server.features.monitoring.service import quarantine as items
 from florin_server.features.webhooks import worker as deliver
-from florin_server.money.settlement.worker.tx_sender import TxSender
+from florin_server.money.settlement.worker.signing_key import SigningKey
 
 from tests.support.answering import serve_stub
 from tests.support.api import ApiCallError
@@ -224,6 +224,6 @@ async def test_lease_that_cannot_be_released_does_not_block_shutdown(tmp_path, m
 
     async with open_service(tmp_path / "home") as desk:
         keys = [sender.account for sender in desk.service.app.executors.values()]
-        monkeypatch.setattr(TxSender, "release_lease", give_back)
+        monkeypatch.setattr(SigningKey, "release_lease", give_back)
     assert len(keys) > 1
     assert sorted(requests) == sorted(keys)

@@ -21,7 +21,7 @@ from florin_server.db.engine.query import (
     operation,
     param,
 )
-from florin_server.db.tables.tables import payment_option
+from florin_server.db.tables.tables import payment_option_table
 from florin_server.domain.payments.payment import Confirmation, Payment, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.money.payments.store import payments
@@ -108,7 +108,9 @@ async def test_nothing_is_issued_to_a_wallet_that_may_no_more(desk, till):
 
 
 FORGET_HEAD = Command(
-    update(payment_option).where(payment_option.c.payment_id == param("of")).values(head=None)
+    update(payment_option_table)
+    .where(payment_option_table.c.payment_id == param("of"))
+    .values(head=None)
 )
 
 

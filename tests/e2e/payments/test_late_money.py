@@ -152,10 +152,10 @@ async def test_money_for_an_unknown_payment_is_unbooked(desk, shop, caplog):
 @operation
 def _forget(payment_id: str):
     from florin_server.db.engine.query import Command, param
-    from florin_server.db.tables.tables import payment_option
+    from florin_server.db.tables.tables import payment_option_table
     from sqlalchemy import delete
 
-    offered = delete(payment_option).where(payment_option.c.payment_id == param("id_"))
+    offered = delete(payment_option_table).where(payment_option_table.c.payment_id == param("id_"))
     yield Command(offered)(id_=payment_id)
 
 

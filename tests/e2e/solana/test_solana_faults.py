@@ -18,7 +18,7 @@ from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.features.monitoring.service.system import get_status
 from florin_server.money.ledger.store import ledger
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import chain_txs, settlement_items
 from florin_server.rails.types import ChainHead, RailUnavailable
 from florin_server.settings import EmbeddedSolanaSettings
 
@@ -213,7 +213,7 @@ async def test_payment_final_after_its_lookup_is_not_sent_again(desk, node, offe
     async def nothing():
         pass
 
-    release = chain_txs.release
+    release = settlement_items.release
     monkeypatch.setattr(
         chain_txs, "release", lambda *arguments: released.append(arguments) or release(*arguments)
     )

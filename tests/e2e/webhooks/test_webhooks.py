@@ -493,27 +493,3 @@ async def test_an_endpoint_that_was_deleted_hears_nothing_more(shop):
     with pytest.raises(ApiCallError) as refused:
         await shop.call("DELETE", f"/{endpoint_id}")
     assert refused.value.http == 404
-
-
-async def test_endpoint_without_a_url_is_polled_for_events(shop):
-    created = await shop.call("POST", "", {})
-    path = f"/{created['endpoint']['id']}/take"
-    payment_id = await shop.pay("succeeded")
-    (event,) = (await shop.call("POST", path, {}))["events"]
-    assert event["eventId"] == f"evt_{payment_id[4:]}_0"
-    # it is reserved until a receipt comes, or a minute has passed
-    assert (await shop.call("POST", path, {}))["events"] == []
-    receipts = [{"token": event["token"], "httpStatus": 200}]
-    (event,) = (await shop.call("POST", path, {"receipts": receipts}))["events"]
-    assert event["eventId"] == f"evt_{payment_id[4:]}_1"
-    # a repeated receipt, or one for another event, ends nothing
-    assert (await shop.call("POST", path, {"receipts": receipts}))["events"] == []
-    shop.service.clock.advance(61)
-    (again,) = (await shop.call("POST", path, {}))["events"]
-    assert again["eventId"] == event["eventId"]
-    late = [{"token": event["token"], "httpStatus": 200}]
-    assert (await shop.call("POST", path, {"receipts": late}))["events"] == []
-    receipts = [{"token": again["token"], "httpStatus": 200}]
-    assert (await shop.call("POST", path, {"receipts": receipts}))["events"] == []
-    shop.service.clock.advance(3600)
-    assert (await shop.call("POST", path, {}))["events"] == []

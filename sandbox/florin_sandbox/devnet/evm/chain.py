@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import orjson
 import rlp
@@ -22,6 +22,7 @@ from eth_typing import Address, BlockNumber, Hash32
 from eth_utils.exceptions import ValidationError
 
 from florin_sandbox.devnet.errors import DevChainError, RpcFault
+from florin_sandbox.devnet.evm.admission import check_fields
 from florin_sandbox.devnet.evm.block_rules import BlockRules
 from florin_sandbox.devnet.evm.history import EvmBlock, EvmHistory, StoredTransaction
 from florin_sandbox.devnet.evm.pool import PooledTransaction, TransactionPool
@@ -222,7 +223,7 @@ class EmbeddedEvmChain:
             )
         if self.fees is not None and fields.value:
             raise RpcFault("transactions cannot carry value: the chain has no coin")
-        _check_fields(fields, self.schedule)
+        check_fields(fields, self.schedule)
         try:
             fields.validate()
         except (ValidationError, PyEVMError) as error:
@@ -484,26 +485,3 @@ def _build_context(
         base_fee_per_gas=base_fee,
         excess_blob_gas=0,
     )
-
-
-def _check_fields(fields: Any, schedule: GasSchedule) -> None:
-    """Check what geth checks before the sender."""
-    if fields.gas > GAS_LIMIT:
-        raise RpcFault("exceeds block gas limit")
-    tip, fee = fields.max_priority_fee_per_gas, fields.max_fee_per_gas
-    if tip > fee:
-        raise RpcFault(
-            "max priority fee per gas higher than max fee per gas: "
-            f"maxPriorityFeePerGas: {tip}, maxFeePerGas: {fee}"
-        )
-    if tip < 1:
-        raise RpcFault(f"transaction underpriced: gas tip cap {tip}, minimum needed 1")
-    if fields.gas < fields.intrinsic_gas:
-        raise RpcFault(
-            f"intrinsic gas too low: gas {fields.gas}, minimum needed {fields.intrinsic_gas}"
-        )
-    floor = schedule.compute_floor_gas(fields.data)
-    if fields.gas < floor:
-        raise RpcFault(
-            f"insufficient gas for floor data gas cost: gas {fields.gas}, minimum needed {floor}"
-        )

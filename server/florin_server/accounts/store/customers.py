@@ -14,10 +14,10 @@ from sqlalchemy import delete, exists, or_, select, update
 from florin_server.compliance.buyer_data.store import erase as erase_data
 from florin_server.db.engine.query import Command, Op, Statement, is_in, operation, param
 from florin_server.db.tables.tables import (
-    collected_data,
-    issued,
-    payment,
-    payment_option,
+    collected_data_table,
+    payment_option_table,
+    payment_table,
+    resolved_build_table,
 )
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 
@@ -25,68 +25,82 @@ from florin_server.domain.payments.payment import Payment, PaymentStatus
 _NAMELESS = "unknown"
 # the money of these payments moved, or may move
 _MUST_RETAIN = or_(
-    payment.c.status == PaymentStatus.PROCESSING, payment.c.status == PaymentStatus.SUCCEEDED
+    payment_table.c.status == PaymentStatus.PROCESSING,
+    payment_table.c.status == PaymentStatus.SUCCEEDED,
 )
 
-_PAID = Statement(select(payment.c.id).where(payment.c.payer == param("account_")), str)
+_PAID = Statement(select(payment_table.c.id).where(payment_table.c.payer == param("account_")), str)
 _OFFERED = Statement(
-    select(payment_option.c.payment_id).where(payment_option.c.payer == param("account_")), str
+    select(payment_option_table.c.payment_id).where(
+        payment_option_table.c.payer == param("account_")
+    ),
+    str,
 )
 _COLLECTED = Statement(
-    select(collected_data.c.payment_id).where(collected_data.c.account == param("account_")), str
+    select(collected_data_table.c.payment_id).where(
+        collected_data_table.c.account == param("account_")
+    ),
+    str,
 )
-_GET = Statement(select(payment).where(is_in(payment.c.id, "ids")), Payment)
+_GET = Statement(select(payment_table).where(is_in(payment_table.c.id, "ids")), Payment)
 # accepting a confirm locks the payment too, so that an option in use is not deleted
 _LOCK = Statement(
-    select(payment.c.id).where(is_in(payment.c.id, "ids")).order_by(payment.c.id).with_for_update(),
+    select(payment_table.c.id)
+    .where(is_in(payment_table.c.id, "ids"))
+    .order_by(payment_table.c.id)
+    .with_for_update(),
     str,
 )
 _ERASE_OFFERS = Statement(
-    delete(payment_option)
+    delete(payment_option_table)
     .where(
-        is_in(payment_option.c.payment_id, "ids"),
-        payment_option.c.payer == param("account_"),
+        is_in(payment_option_table.c.payment_id, "ids"),
+        payment_option_table.c.payer == param("account_"),
         ~exists()
         .where(
-            payment.c.id == payment_option.c.payment_id,
-            payment.c.option_id == payment_option.c.id,
+            payment_table.c.id == payment_option_table.c.payment_id,
+            payment_table.c.option_id == payment_option_table.c.id,
             _MUST_RETAIN,
         )
-        .correlate(payment_option),
+        .correlate(payment_option_table),
     )
-    .returning(payment_option.c.id),
+    .returning(payment_option_table.c.id),
     str,
 )
 # issued builds contain the account too
 _ERASE_ISSUED = Command(
-    delete(issued).where(
-        is_in(issued.c.payment_id, "ids"),
+    delete(resolved_build_table).where(
+        is_in(resolved_build_table.c.payment_id, "ids"),
         ~exists()
         .where(
-            payment_option.c.payment_id == issued.c.payment_id,
-            payment_option.c.id == issued.c.option_id,
+            payment_option_table.c.payment_id == resolved_build_table.c.payment_id,
+            payment_option_table.c.id == resolved_build_table.c.option_id,
         )
-        .correlate(issued),
+        .correlate(resolved_build_table),
     )
 )
 _ERASE_WALLETS = Statement(
-    update(payment)
+    update(payment_table)
     .where(
-        is_in(payment.c.id, "ids"),
-        payment.c.payer == param("account_"),
-        or_(payment.c.provider_name != _NAMELESS, payment.c.provider_icon.is_not(None)),
+        is_in(payment_table.c.id, "ids"),
+        payment_table.c.payer == param("account_"),
+        or_(payment_table.c.provider_name != _NAMELESS, payment_table.c.provider_icon.is_not(None)),
     )
     .values(provider_name=_NAMELESS, provider_icon=None)
-    .returning(payment.c.id),
+    .returning(payment_table.c.id),
     str,
 )
 _ERASE_PAYERS = Command(
-    update(payment)
-    .where(is_in(payment.c.id, "ids"), payment.c.payer == param("account_"), ~_MUST_RETAIN)
+    update(payment_table)
+    .where(
+        is_in(payment_table.c.id, "ids"), payment_table.c.payer == param("account_"), ~_MUST_RETAIN
+    )
     .values(payer=None)
 )
 _RETAINED = Statement(
-    select(payment.c.id).where(is_in(payment.c.id, "ids"), payment.c.payer == param("account_")),
+    select(payment_table.c.id).where(
+        is_in(payment_table.c.id, "ids"), payment_table.c.payer == param("account_")
+    ),
     str,
 )
 

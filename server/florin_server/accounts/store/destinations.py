@@ -19,53 +19,55 @@ from florin_server.db.engine.query import (
     param,
     upsert,
 )
-from florin_server.db.tables.tables import bank_account, settlement_dest
+from florin_server.db.tables.tables import bank_account_table, destination_table
 from florin_server.domain.payments.payment import BankAccount, Destination
 
-_COLUMNS = columns(settlement_dest, Destination)
+_COLUMNS = columns(destination_table, Destination)
 _OWN = (
-    settlement_dest.c.id == param("id_"),
-    settlement_dest.c.merchant_id == param("owner"),
+    destination_table.c.id == param("id_"),
+    destination_table.c.merchant_id == param("owner"),
 )
-_PUT = Command(upsert(settlement_dest, "merchant_id", "asset_key"))
+_PUT = Command(upsert(destination_table, "merchant_id", "asset_key"))
 _ADD = Statement(
-    insert(settlement_dest)
+    insert(destination_table)
     .on_conflict_do_nothing(index_elements=["merchant_id", "asset_key"])
-    .returning(settlement_dest.c.id),
+    .returning(destination_table.c.id),
     str,
 )
 _OF_MERCHANT = Statement(
     select(*_COLUMNS)
-    .where(settlement_dest.c.merchant_id == param("owner"))
-    .order_by(settlement_dest.c.asset),
+    .where(destination_table.c.merchant_id == param("owner"))
+    .order_by(destination_table.c.asset),
     Destination,
 )
 _OF_ASSET = Statement(
     select(*_COLUMNS).where(
-        settlement_dest.c.merchant_id == param("owner"),
-        settlement_dest.c.asset_key == param("key"),
+        destination_table.c.merchant_id == param("owner"),
+        destination_table.c.asset_key == param("key"),
     ),
     Destination,
 )
 _LIST_BY_ACCOUNTS = Statement(
     select(*_COLUMNS)
     # in their original spelling: with capitals, if the merchant used some
-    .where(is_in(func.lower(settlement_dest.c.account), "accounts"))
-    .order_by(settlement_dest.c.id)
+    .where(is_in(func.lower(destination_table.c.account), "accounts"))
+    .order_by(destination_table.c.id)
     .limit(param("limit")),
     Destination,
 )
 _FIND = Statement(select(*_COLUMNS).where(*_OWN), Destination)
 _MOVE = Statement(
-    update(settlement_dest).where(*_OWN).values(account=param("to")).returning(*_COLUMNS),
+    update(destination_table).where(*_OWN).values(account=param("to")).returning(*_COLUMNS),
     Destination,
 )
-_DELETE = Statement(delete_from(settlement_dest).where(*_OWN).returning(settlement_dest.c.id), str)
-_PUT_BANK = Command(upsert(bank_account, "id"))
+_DELETE = Statement(
+    delete_from(destination_table).where(*_OWN).returning(destination_table.c.id), str
+)
+_PUT_BANK = Command(upsert(bank_account_table, "id"))
 _BANKS = Statement(
-    select(bank_account)
-    .where(bank_account.c.merchant_id == param("owner"))
-    .order_by(bank_account.c.id),
+    select(bank_account_table)
+    .where(bank_account_table.c.merchant_id == param("owner"))
+    .order_by(bank_account_table.c.id),
     BankAccount,
 )
 

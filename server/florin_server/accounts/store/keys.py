@@ -8,58 +8,63 @@ from sqlalchemy.types import Text
 from florin_server.db import generations
 from florin_server.db.engine.columns import WordSet
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param, upsert
-from florin_server.db.tables.tables import api_key, wallet_app
+from florin_server.db.tables.tables import api_key_table, wallet_app_table
 from florin_server.domain.accounts.account import ApiKey, WalletApp
 
-_PUT_KEY = Command(insert(api_key))
-_KEY = Statement(select(api_key).where(api_key.c.key_id == param("id_")), ApiKey)
+_PUT_KEY = Command(insert(api_key_table))
+_KEY = Statement(select(api_key_table).where(api_key_table.c.key_id == param("id_")), ApiKey)
 _KEYS = Statement(
-    select(api_key)
-    .where(or_(param("owner", Text).is_(None), api_key.c.partner_id == param("owner", Text)))
-    .order_by(api_key.c.created_at_us.desc(), api_key.c.key_id),
+    select(api_key_table)
+    .where(or_(param("owner", Text).is_(None), api_key_table.c.partner_id == param("owner", Text)))
+    .order_by(api_key_table.c.created_at_us.desc(), api_key_table.c.key_id),
     ApiKey,
 )
 _HAS_LIVE_KEY = Statement(
-    select(api_key.c.key_id)
-    .where(api_key.c.live == true(), api_key.c.revoked_at_us.is_(None))
+    select(api_key_table.c.key_id)
+    .where(api_key_table.c.live == true(), api_key_table.c.revoked_at_us.is_(None))
     .limit(1),
     str,
 )
 _REVOKE = Statement(
-    update(api_key)
-    .where(api_key.c.key_id == param("id_"))
-    .values(revoked_at_us=func.coalesce(api_key.c.revoked_at_us, param("now_us")))
-    .returning(*api_key.c),
+    update(api_key_table)
+    .where(api_key_table.c.key_id == param("id_"))
+    .values(revoked_at_us=func.coalesce(api_key_table.c.revoked_at_us, param("now_us")))
+    .returning(*api_key_table.c),
     ApiKey,
 )
 _CHANGE = Statement(
-    update(api_key)
-    .where(api_key.c.key_id == param("id_"), api_key.c.revoked_at_us.is_(None))
+    update(api_key_table)
+    .where(api_key_table.c.key_id == param("id_"), api_key_table.c.revoked_at_us.is_(None))
     .values(
-        name=func.coalesce(param("new_name", Text), api_key.c.name),
-        scopes=func.coalesce(param("new_scopes", WordSet), api_key.c.scopes),
+        name=func.coalesce(param("new_name", Text), api_key_table.c.name),
+        scopes=func.coalesce(param("new_scopes", WordSet), api_key_table.c.scopes),
     )
-    .returning(*api_key.c),
+    .returning(*api_key_table.c),
     ApiKey,
 )
-_PUT_APP = Command(upsert(wallet_app, "app_id"))
+_PUT_APP = Command(upsert(wallet_app_table, "app_id"))
 _ADD_APP = Statement(
-    insert(wallet_app)
+    insert(wallet_app_table)
     .on_conflict_do_nothing(index_elements=["app_id"])
-    .returning(wallet_app.c.app_id),
+    .returning(wallet_app_table.c.app_id),
     str,
 )
 _APPS = Statement(
-    select(wallet_app).order_by(wallet_app.c.created_at_us.desc(), wallet_app.c.app_id), WalletApp
-)
-_REVOKE_APP = Statement(
-    update(wallet_app)
-    .where(wallet_app.c.app_id == param("id_"))
-    .values(revoked_at_us=func.coalesce(wallet_app.c.revoked_at_us, param("now_us")))
-    .returning(*wallet_app.c),
+    select(wallet_app_table).order_by(
+        wallet_app_table.c.created_at_us.desc(), wallet_app_table.c.app_id
+    ),
     WalletApp,
 )
-_APP = Statement(select(wallet_app).where(wallet_app.c.app_id == param("id_")), WalletApp)
+_REVOKE_APP = Statement(
+    update(wallet_app_table)
+    .where(wallet_app_table.c.app_id == param("id_"))
+    .values(revoked_at_us=func.coalesce(wallet_app_table.c.revoked_at_us, param("now_us")))
+    .returning(*wallet_app_table.c),
+    WalletApp,
+)
+_APP = Statement(
+    select(wallet_app_table).where(wallet_app_table.c.app_id == param("id_")), WalletApp
+)
 
 
 @operation

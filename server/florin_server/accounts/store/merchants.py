@@ -19,8 +19,7 @@ from florin_server.db.engine.query import (
     param,
     upsert,
 )
-from florin_server.db.tables.tables import merchant as merchant_table
-from florin_server.db.tables.tables import partner as partner_table
+from florin_server.db.tables.tables import merchant_table, partner_table
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Merchant
 

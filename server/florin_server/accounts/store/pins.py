@@ -9,7 +9,7 @@ from sqlalchemy import Column, select, update
 
 from florin_server.db import generations
 from florin_server.db.engine.query import Op, Statement, is_in, operation, param
-from florin_server.db.tables.tables import api_key, partner, wallet_app
+from florin_server.db.tables.tables import api_key_table, partner_table, wallet_app_table
 
 
 def _move_statement(key: Column[str]) -> Statement[str]:
@@ -22,9 +22,12 @@ def _read_statement(key: Column[str]) -> Statement[str | None]:
     return Statement.nullable(select(key.table.c.version_pin).where(key == param("id_")), str)
 
 
-_MOVE_PARTNER, _PARTNER = _move_statement(partner.c.id), _read_statement(partner.c.id)
-_MOVE_WALLET, _WALLET = _move_statement(wallet_app.c.app_id), _read_statement(wallet_app.c.app_id)
-_MOVE_KEY, _KEY = _move_statement(api_key.c.key_id), _read_statement(api_key.c.key_id)
+_MOVE_PARTNER, _PARTNER = _move_statement(partner_table.c.id), _read_statement(partner_table.c.id)
+_MOVE_WALLET, _WALLET = (
+    _move_statement(wallet_app_table.c.app_id),
+    _read_statement(wallet_app_table.c.app_id),
+)
+_MOVE_KEY, _KEY = _move_statement(api_key_table.c.key_id), _read_statement(api_key_table.c.key_id)
 
 
 class PinStatements(NamedTuple):

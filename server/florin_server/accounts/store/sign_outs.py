@@ -5,31 +5,34 @@ from __future__ import annotations
 from sqlalchemy import delete, select
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param, upsert
-from florin_server.db.tables.tables import console_session
+from florin_server.db.tables.tables import console_session_table
 
 # a ticket of a session that was ended is as good as used
-_END = Command(upsert(console_session, "session_id"))
+_END = Command(upsert(console_session_table, "session_id"))
 _USE_TICKET = Statement(
-    insert(console_session).on_conflict_do_nothing().returning(console_session.c.session_id), str
+    insert(console_session_table)
+    .on_conflict_do_nothing()
+    .returning(console_session_table.c.session_id),
+    str,
 )
 _FIND_END = Statement(
-    select(console_session.c.ended_at_us).where(
-        console_session.c.session_id == param("session_id"),
-        console_session.c.ended_at_us.is_not(None),
+    select(console_session_table.c.ended_at_us).where(
+        console_session_table.c.session_id == param("session_id"),
+        console_session_table.c.ended_at_us.is_not(None),
     ),
     int,
 )
 _LAPSED = Statement(
-    select(console_session.c.session_id)
-    .where(console_session.c.expires_at_us <= param("now_us"))
-    .order_by(console_session.c.expires_at_us)
+    select(console_session_table.c.session_id)
+    .where(console_session_table.c.expires_at_us <= param("now_us"))
+    .order_by(console_session_table.c.expires_at_us)
     .limit(param("limit")),
     str,
 )
 _FORGET_LAPSED = Command(
-    delete(console_session).where(
-        console_session.c.session_id == param("session_id_"),
-        console_session.c.expires_at_us <= param("now_us"),
+    delete(console_session_table).where(
+        console_session_table.c.session_id == param("session_id_"),
+        console_session_table.c.expires_at_us <= param("now_us"),
     )
 )
 

@@ -12,10 +12,10 @@ from sqlalchemy import select
 
 from florin_server.db.engine.query import Op, Operation, Statement, T, operation, param
 from florin_server.db.tables.tables import (
-    api_key,
-    merchant,
-    partner,
-    wallet_app,
+    api_key_table,
+    merchant_table,
+    partner_table,
+    wallet_app_table,
 )
 from florin_server.domain.accounts.account import CredentialStatus
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -33,24 +33,24 @@ class _KeyStatus(NamedTuple):
 
 _KEY = Statement(
     select(
-        api_key.c.revoked_at_us,
-        api_key.c.scopes,
-        api_key.c.partner_id,
-        partner.c.status.label("partner_status"),
-        merchant.c.id.label("merchant_id"),
-        merchant.c.deleted_at_us,
-        merchant.c.status.label("merchant_status"),
+        api_key_table.c.revoked_at_us,
+        api_key_table.c.scopes,
+        api_key_table.c.partner_id,
+        partner_table.c.status.label("partner_status"),
+        merchant_table.c.id.label("merchant_id"),
+        merchant_table.c.deleted_at_us,
+        merchant_table.c.status.label("merchant_status"),
     )
     .select_from(
-        api_key.outerjoin(partner, partner.c.id == api_key.c.partner_id).outerjoin(
-            merchant, merchant.c.id == param("for_merchant")
-        )
+        api_key_table.outerjoin(
+            partner_table, partner_table.c.id == api_key_table.c.partner_id
+        ).outerjoin(merchant_table, merchant_table.c.id == param("for_merchant"))
     )
-    .where(api_key.c.key_id == param("id_")),
+    .where(api_key_table.c.key_id == param("id_")),
     _KeyStatus,
 )
 _APP = Statement.nullable(
-    select(wallet_app.c.revoked_at_us).where(wallet_app.c.app_id == param("id_")), int
+    select(wallet_app_table.c.revoked_at_us).where(wallet_app_table.c.app_id == param("id_")), int
 )
 
 

@@ -93,6 +93,23 @@ def _build_shared_options(settings: Settings) -> tuple[tuple[str, int], ...]:
     return ("grpc.so_reuseport", 1), ("grpc.max_connection_age_ms", age_ms)
 
 
+def _create_public_registration(app: App) -> ServicerRegistration:
+    """Return what adds the services for all callers to a server; the servers share them."""
+    codec = PaymentCodec(app)
+    gateway = GatewayServicer(app, codec)
+    merchant = MerchantServicer(app, codec)
+    admin = AdminServicer(app, codec)
+    webhooks = WebhookServicer(app, build_event_encoder())
+
+    def register(server: Any) -> None:
+        gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)
+        merchant_pb2_grpc.add_MerchantServiceServicer_to_server(merchant, server)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
+        webhook_service_pb2_grpc.add_WebhookServiceServicer_to_server(webhooks, server)
+
+    return register
+
+
 class _ListenAddress(NamedTuple):
     """The address of a server, and the setting of its port."""
 
@@ -191,18 +208,8 @@ class GrpcServers:
         With `is_shared` other processes of the same supervisor listen on the same ports. Without
         `is_ready` health checks report them as not ready until `set_ready`.
         """
-        answers = PaymentCodec(app)
         auth = Authenticator(app, installation_secrets.pepper, installation_secrets.operator_token)
-        gateway = GatewayServicer(app, answers)
-        merchant = MerchantServicer(app, answers)
-        admin = AdminServicer(app, answers)
-        webhooks = WebhookServicer(app, build_event_encoder())
-
-        def register(server: Any) -> None:
-            gateway_pb2_grpc.add_GatewayServiceServicer_to_server(gateway, server)
-            merchant_pb2_grpc.add_MerchantServiceServicer_to_server(merchant, server)
-            admin_pb2_grpc.add_AdminServiceServicer_to_server(admin, server)
-            webhook_service_pb2_grpc.add_WebhookServiceServicer_to_server(webhooks, server)
+        register = _create_public_registration(app)
 
         def register_operator(server: Any) -> None:
             servicer = OperatorServicer(app, installation_secrets.pepper)

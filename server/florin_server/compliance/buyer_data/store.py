@@ -24,7 +24,7 @@ from florin_server.db.engine.query import (
     param,
     to_row_params,
 )
-from florin_server.db.tables.tables import collected_data, payment, payment_option
+from florin_server.db.tables.tables import collected_data_table, payment_option_table, payment_table
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.domain.sealed import Ciphertext
 
@@ -90,28 +90,31 @@ class _RecordKey(NamedTuple):
     source: str
 
 
-_PUT = Command(insert(collected_data).on_conflict_do_nothing())
+_PUT = Command(insert(collected_data_table).on_conflict_do_nothing())
 # accepting a confirm changes the payment too, so that no data is stored after it
 _OPEN = Statement(
-    select(payment.c.id)
-    .where(payment.c.id == param("payment_id"), payment.c.status == PaymentStatus.REQUIRES_ACTION)
+    select(payment_table.c.id)
+    .where(
+        payment_table.c.id == param("payment_id"),
+        payment_table.c.status == PaymentStatus.REQUIRES_ACTION,
+    )
     .with_for_update(),
     str,
 )
 _OFFERED = Statement(
-    select(payment_option.c.payer)
-    .where(payment_option.c.payment_id == param("payment_id"))
+    select(payment_option_table.c.payer)
+    .where(payment_option_table.c.payment_id == param("payment_id"))
     .distinct(),
     str,
 )
-_other = collected_data.alias("other")
+_other = collected_data_table.alias("other")
 _MAKE_ROOM = Command(
-    delete(collected_data).where(
-        collected_data.c.payment_id == param("payment_id"),
-        collected_data.c.account == param("account_"),
-        collected_data.c.app == param("app_"),
-        collected_data.c.source != param("source_"),
-        collected_data.c.source.not_in(
+    delete(collected_data_table).where(
+        collected_data_table.c.payment_id == param("payment_id"),
+        collected_data_table.c.account == param("account_"),
+        collected_data_table.c.app == param("app_"),
+        collected_data_table.c.source != param("source_"),
+        collected_data_table.c.source.not_in(
             select(_other.c.source)
             .where(
                 _other.c.payment_id == param("payment_id"),
@@ -125,12 +128,12 @@ _MAKE_ROOM = Command(
     )
 )
 _HAS_DATA = Statement(
-    select(collected_data.c.account)
+    select(collected_data_table.c.account)
     .where(
-        collected_data.c.payment_id == param("payment_id"),
-        is_in(collected_data.c.account, "accounts"),
-        is_in(collected_data.c.source, "sources"),
-        collected_data.c.kept_until_us > param("now_us"),
+        collected_data_table.c.payment_id == param("payment_id"),
+        is_in(collected_data_table.c.account, "accounts"),
+        is_in(collected_data_table.c.source, "sources"),
+        collected_data_table.c.kept_until_us > param("now_us"),
     )
     .distinct(),
     str,
@@ -138,54 +141,54 @@ _HAS_DATA = Statement(
 # anyone who knows a payment can submit data about any account: it counts elsewhere only if the
 # account signed the confirm that it came with, and only for that app
 _HAS_REUSABLE_DATA = Statement(
-    select(collected_data.c.account)
-    .join(payment, payment.c.id == collected_data.c.payment_id)
+    select(collected_data_table.c.account)
+    .join(payment_table, payment_table.c.id == collected_data_table.c.payment_id)
     .where(
-        is_in(collected_data.c.account, "accounts"),
-        collected_data.c.app == param("app_"),
-        collected_data.c.proven.is_(True),
-        collected_data.c.kept_until_us > param("now_us"),
-        payment.c.live == param("live"),
-        payment.c.payer == collected_data.c.account,
+        is_in(collected_data_table.c.account, "accounts"),
+        collected_data_table.c.app == param("app_"),
+        collected_data_table.c.proven.is_(True),
+        collected_data_table.c.kept_until_us > param("now_us"),
+        payment_table.c.live == param("live"),
+        payment_table.c.payer == collected_data_table.c.account,
     )
     .distinct(),
     str,
 )
 _SOURCES = Statement(
-    select(collected_data.c.source).where(
-        collected_data.c.payment_id == param("payment_id"),
-        collected_data.c.account == param("account_"),
+    select(collected_data_table.c.source).where(
+        collected_data_table.c.payment_id == param("payment_id"),
+        collected_data_table.c.account == param("account_"),
     ),
     str,
 )
 _PROVE = Command(
-    update(collected_data)
+    update(collected_data_table)
     .where(
-        collected_data.c.payment_id == param("payment_id"),
-        collected_data.c.account == param("account_"),
-        collected_data.c.source == param("source_"),
+        collected_data_table.c.payment_id == param("payment_id"),
+        collected_data_table.c.account == param("account_"),
+        collected_data_table.c.source == param("source_"),
     )
     .values(proven=True)
 )
 _COLUMNS = (
-    collected_data.c.payment_id,
-    collected_data.c.account,
-    collected_data.c.source,
-    collected_data.c.app,
-    collected_data.c.key_id,
-    collected_data.c.nonce,
-    collected_data.c.ciphertext,
-    collected_data.c.created_at_us,
-    collected_data.c.kept_until_us,
-    collected_data.c.proven,
+    collected_data_table.c.payment_id,
+    collected_data_table.c.account,
+    collected_data_table.c.source,
+    collected_data_table.c.app,
+    collected_data_table.c.key_id,
+    collected_data_table.c.nonce,
+    collected_data_table.c.ciphertext,
+    collected_data_table.c.created_at_us,
+    collected_data_table.c.kept_until_us,
+    collected_data_table.c.proven,
 )
 _OF = Statement(
     select(*_COLUMNS)
-    .where(collected_data.c.account == param("account_"))
+    .where(collected_data_table.c.account == param("account_"))
     .order_by(
-        collected_data.c.created_at_us.desc(),
-        collected_data.c.payment_id.desc(),
-        collected_data.c.source,
+        collected_data_table.c.created_at_us.desc(),
+        collected_data_table.c.payment_id.desc(),
+        collected_data_table.c.source,
     ),
     BuyerDataRecord,
     sealed=Ciphertext,
@@ -193,44 +196,61 @@ _OF = Statement(
 _ALL = Statement(
     select(*_COLUMNS)
     .where(
-        tuple_(collected_data.c.payment_id, collected_data.c.account, collected_data.c.source)
+        tuple_(
+            collected_data_table.c.payment_id,
+            collected_data_table.c.account,
+            collected_data_table.c.source,
+        )
         > tuple_(param("payment_id"), param("account_"), param("source_"))
     )
-    .order_by(collected_data.c.payment_id, collected_data.c.account, collected_data.c.source)
+    .order_by(
+        collected_data_table.c.payment_id,
+        collected_data_table.c.account,
+        collected_data_table.c.source,
+    )
     .limit(param("limit")),
     BuyerDataRecord,
     sealed=Ciphertext,
 )
 _FROM = Statement(
     select(*_COLUMNS).where(
-        collected_data.c.payment_id == param("payment_id"),
-        is_in(collected_data.c.account, "accounts"),
-        collected_data.c.source == param("source_"),
+        collected_data_table.c.payment_id == param("payment_id"),
+        is_in(collected_data_table.c.account, "accounts"),
+        collected_data_table.c.source == param("source_"),
     ),
     BuyerDataRecord,
     sealed=Ciphertext,
 )
 _ERASE = Statement(
-    delete(collected_data)
-    .where(is_in(collected_data.c.payment_id, "ids"), collected_data.c.account == param("account_"))
-    .returning(collected_data.c.payment_id),
+    delete(collected_data_table)
+    .where(
+        is_in(collected_data_table.c.payment_id, "ids"),
+        collected_data_table.c.account == param("account_"),
+    )
+    .returning(collected_data_table.c.payment_id),
     str,
 )
 _LAPSED = Statement(
-    select(collected_data.c.payment_id, collected_data.c.account, collected_data.c.source)
-    .where(collected_data.c.kept_until_us <= param("now_us"))
-    .order_by(collected_data.c.kept_until_us)
+    select(
+        collected_data_table.c.payment_id,
+        collected_data_table.c.account,
+        collected_data_table.c.source,
+    )
+    .where(collected_data_table.c.kept_until_us <= param("now_us"))
+    .order_by(collected_data_table.c.kept_until_us)
     .limit(param("limit")),
     _RecordKey,
 )
 _ROW = (
-    collected_data.c.payment_id == param("payment_id"),
-    collected_data.c.account == param("account_"),
-    collected_data.c.source == param("source_"),
+    collected_data_table.c.payment_id == param("payment_id"),
+    collected_data_table.c.account == param("account_"),
+    collected_data_table.c.source == param("source_"),
 )
-_FORGET = Command(delete(collected_data).where(*_ROW))
+_FORGET = Command(delete(collected_data_table).where(*_ROW))
 _FORGET_LAPSED = Command(
-    delete(collected_data).where(*_ROW, collected_data.c.kept_until_us <= param("now_us"))
+    delete(collected_data_table).where(
+        *_ROW, collected_data_table.c.kept_until_us <= param("now_us")
+    )
 )
 
 

@@ -9,7 +9,7 @@ from sqlalchemy import delete, select
 
 from florin_server.db import generations
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param, upsert
-from florin_server.db.tables.tables import screened_address, screening_list
+from florin_server.db.tables.tables import screened_address_table, screening_list_table
 from florin_server.domain.screening.blocklist import ScreeningList
 
 
@@ -18,32 +18,36 @@ class _ListedAddress(NamedTuple):
     address: str
 
 
-_PUT = Command(upsert(screening_list, "name"))
-_LISTS = Statement(select(screening_list).order_by(screening_list.c.name), ScreeningList)
+_PUT = Command(upsert(screening_list_table, "name"))
+_LISTS = Statement(
+    select(screening_list_table).order_by(screening_list_table.c.name), ScreeningList
+)
 _LIST = Statement(
-    select(screening_list).where(screening_list.c.name == param("name_")), ScreeningList
+    select(screening_list_table).where(screening_list_table.c.name == param("name_")), ScreeningList
 )
 _REMOVE = Statement(
-    delete(screening_list)
-    .where(screening_list.c.name == param("name_"))
-    .returning(screening_list.c.name),
+    delete(screening_list_table)
+    .where(screening_list_table.c.name == param("name_"))
+    .returning(screening_list_table.c.name),
     str,
 )
-_ADD = Command(insert(screened_address))
-_CLEAR = Command(delete(screened_address).where(screened_address.c.list_name == param("name_")))
+_ADD = Command(insert(screened_address_table))
+_CLEAR = Command(
+    delete(screened_address_table).where(screened_address_table.c.list_name == param("name_"))
+)
 _ACCOUNTS = Statement(
-    select(screened_address.c.namespace, screened_address.c.address)
+    select(screened_address_table.c.namespace, screened_address_table.c.address)
     .distinct()
-    .order_by(screened_address.c.namespace, screened_address.c.address),
+    .order_by(screened_address_table.c.namespace, screened_address_table.c.address),
     _ListedAddress,
 )
 _LIST_MATCHES = Statement(
-    select(screened_address.c.list_name)
+    select(screened_address_table.c.list_name)
     .where(
-        screened_address.c.namespace == param("namespace_"),
-        screened_address.c.address == param("address_"),
+        screened_address_table.c.namespace == param("namespace_"),
+        screened_address_table.c.address == param("address_"),
     )
-    .order_by(screened_address.c.list_name),
+    .order_by(screened_address_table.c.list_name),
     str,
 )
 

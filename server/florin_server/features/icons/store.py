@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from sqlalchemy import delete, select
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param, upsert
-from florin_server.db.tables.tables import icon
+from florin_server.db.tables.tables import icon_table
 
 # each takes at most 48 KiB, usually a tenth of that
 ICONS_MAX = 10_000
@@ -39,14 +39,16 @@ class IconStatus:
 
 
 _FIND_STATUS = Statement(
-    select(icon.c.digest, icon.c.fault, icon.c.tried_at_us).where(icon.c.url == param("url_")),
+    select(icon_table.c.digest, icon_table.c.fault, icon_table.c.tried_at_us).where(
+        icon_table.c.url == param("url_")
+    ),
     IconStatus,
 )
 _PNG = Statement.nullable(
-    select(icon.c.png).where(icon.c.digest == param("digest_")).limit(1), bytes
+    select(icon_table.c.png).where(icon_table.c.digest == param("digest_")).limit(1), bytes
 )
-_PUT = Command(upsert(icon, "url"))
-_NEW = insert(icon)
+_PUT = Command(upsert(icon_table, "url"))
+_NEW = insert(icon_table)
 _FAILED = Command(
     _NEW.on_conflict_do_update(
         index_elements=["url"],
@@ -54,14 +56,20 @@ _FAILED = Command(
     )
 )
 _OLD = (
-    select(icon.c.url)
-    .order_by(icon.c.tried_at_us.desc(), icon.c.url)
+    select(icon_table.c.url)
+    .order_by(icon_table.c.tried_at_us.desc(), icon_table.c.url)
     .offset(param("icons_max"))
     .limit(_TRIMMED)
 )
-_TRIM = Command(delete(icon).where(icon.c.url.in_(_OLD)))
-_LAPSED = select(icon.c.url).where(icon.c.tried_at_us < param("before_us")).limit(param("limit"))
-_FORGET = Statement(delete(icon).where(icon.c.url.in_(_LAPSED)).returning(icon.c.url), str)
+_TRIM = Command(delete(icon_table).where(icon_table.c.url.in_(_OLD)))
+_LAPSED = (
+    select(icon_table.c.url)
+    .where(icon_table.c.tried_at_us < param("before_us"))
+    .limit(param("limit"))
+)
+_FORGET = Statement(
+    delete(icon_table).where(icon_table.c.url.in_(_LAPSED)).returning(icon_table.c.url), str
+)
 
 
 @operation

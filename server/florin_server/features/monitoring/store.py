@@ -9,7 +9,7 @@ from sqlalchemy import func, select, text
 from florin_server.db.engine.query import Op, Statement, operation
 from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE, UNSETTLED_PREDICATE
 from florin_server.db.tables.payouts import OWED_PREDICATE
-from florin_server.db.tables.tables import confirm, payment, payout
+from florin_server.db.tables.tables import confirmation_table, payment_table, payout_table
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,28 +23,28 @@ class BacklogGroup:
 
 
 _OFFERED = Statement(
-    select(func.count()).select_from(payment).where(text(UNCONFIRMED_PREDICATE)), int
+    select(func.count()).select_from(payment_table).where(text(UNCONFIRMED_PREDICATE)), int
 )
 _CONFIRMED = Statement(
     select(
-        confirm.c.chain_id,
-        confirm.c.state,
+        confirmation_table.c.chain_id,
+        confirmation_table.c.state,
         func.count().label("count"),
-        func.min(confirm.c.at_us).label("oldest_us"),
+        func.min(confirmation_table.c.at_us).label("oldest_us"),
     )
     .where(text(UNSETTLED_PREDICATE))
-    .group_by(confirm.c.chain_id, confirm.c.state),
+    .group_by(confirmation_table.c.chain_id, confirmation_table.c.state),
     BacklogGroup,
 )
 _OWED = Statement(
     select(
-        payout.c.chain_id,
-        payout.c.status.label("state"),
+        payout_table.c.chain_id,
+        payout_table.c.status.label("state"),
         func.count().label("count"),
-        func.min(payout.c.created_at_us).label("oldest_us"),
+        func.min(payout_table.c.created_at_us).label("oldest_us"),
     )
     .where(text(OWED_PREDICATE))
-    .group_by(payout.c.chain_id, payout.c.status),
+    .group_by(payout_table.c.chain_id, payout_table.c.status),
     BacklogGroup,
 )
 

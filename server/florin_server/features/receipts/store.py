@@ -5,26 +5,26 @@ from __future__ import annotations
 from sqlalchemy import select, update
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param
-from florin_server.db.tables.tables import receipt_key
+from florin_server.db.tables.tables import receipt_key_table
 from florin_server.domain.receipts.keys import ReceiptKey
 from florin_server.domain.sealed import Ciphertext
 
 _SELECT = select(
-    receipt_key.c.n,
-    receipt_key.c.id,
-    receipt_key.c.public,
-    receipt_key.c.seal_id.label("key_id"),
-    receipt_key.c.nonce,
-    receipt_key.c.ciphertext,
-    receipt_key.c.created_at_us,
-    receipt_key.c.revoked_at_us,
-).order_by(receipt_key.c.n)
+    receipt_key_table.c.n,
+    receipt_key_table.c.id,
+    receipt_key_table.c.public,
+    receipt_key_table.c.seal_id.label("key_id"),
+    receipt_key_table.c.nonce,
+    receipt_key_table.c.ciphertext,
+    receipt_key_table.c.created_at_us,
+    receipt_key_table.c.revoked_at_us,
+).order_by(receipt_key_table.c.n)
 _ALL = Statement(_SELECT, ReceiptKey, encrypted_seed=Ciphertext)
 _LOCK = Statement(_SELECT.with_for_update(), ReceiptKey, encrypted_seed=Ciphertext)
-_PUT = Command(insert(receipt_key).on_conflict_do_nothing())
+_PUT = Command(insert(receipt_key_table).on_conflict_do_nothing())
 _REVOKE = Command(
-    update(receipt_key)
-    .where(receipt_key.c.id == param("key_id"), receipt_key.c.revoked_at_us.is_(None))
+    update(receipt_key_table)
+    .where(receipt_key_table.c.id == param("key_id"), receipt_key_table.c.revoked_at_us.is_(None))
     .values(revoked_at_us=param("now_us"))
 )
 

@@ -38,8 +38,9 @@ from florin_server.features.webhooks.service.message import (
     decrypt_keys,
     find_next_message,
 )
-from florin_server.features.webhooks.store import deliveries
-from florin_server.features.webhooks.store.deliveries import DeliveryPolicy, WebhookDeliveryClaim
+from florin_server.features.webhooks.store import claims, deliveries
+from florin_server.features.webhooks.store.claims import WebhookDeliveryClaim
+from florin_server.features.webhooks.store.deliveries import DeliveryPolicy
 from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
 from florin_server.settings.context import SettingsContext
@@ -113,8 +114,8 @@ class WebhookDeliverer:
         try:
             store = self._core.store
             # claims of an earlier process, which no process has now
-            if store.is_exclusive and await store.read(deliveries.has_claims()):
-                await store.write(deliveries.release_all(self._core.clock.now_us()))
+            if store.is_exclusive and await store.read(claims.has_claims()):
+                await store.write(claims.release_all(self._core.clock.now_us()))
             while True:
                 event.clear()
                 checked_us = self._core.clock.now_us()
@@ -143,11 +144,11 @@ class WebhookDeliverer:
             for partner_id, count in self._attempts_by_partner.items()
             if count >= self._get_partner_limit(partner_id)
         ]
-        if not await self._core.store.read(deliveries.is_due(now_us, busy, crowded)):
+        if not await self._core.store.read(claims.is_due(now_us, busy, crowded)):
             return False
         lease_us = int((self._settings.timeout_s + _LEASE_MARGIN_S) * 1_000_000)
         claimed_deliveries = await self._core.store.write(
-            deliveries.claim(now_us, lease_us, busy, room, crowded)
+            claims.claim(now_us, lease_us, busy, room, crowded)
         )
         deferred_deliveries = [
             delivery for delivery in claimed_deliveries if not self._has_room(delivery)
@@ -162,7 +163,7 @@ class WebhookDeliverer:
         if deferred_deliveries:
             # others of the same host or partner are in progress
             await self._core.store.write(
-                deliveries.release(deferred_deliveries, now_us + _CROWDED_RETRY_US)
+                claims.release(deferred_deliveries, now_us + _CROWDED_RETRY_US)
             )
         for delivery in claimed_deliveries:
             if delivery not in deferred_deliveries:
@@ -294,7 +295,7 @@ class WebhookDeliverer:
         except AddressBusy:
             # nothing was sent, so nothing failed
             later_us = core.clock.now_us() + _BUSY_ADDRESS_RETRY_US
-            await core.store.write(deliveries.release([delivery], later_us))
+            await core.store.write(claims.release([delivery], later_us))
             return
         except RequestFailed as error:
             answer = error
@@ -342,7 +343,7 @@ class WebhookDeliverer:
         await self._outbound.close()
         with suppress(StoreError):
             await self._core.store.write(
-                deliveries.release(claimed_deliveries, self._core.clock.now_us())
+                claims.release(claimed_deliveries, self._core.clock.now_us())
             )
 
 

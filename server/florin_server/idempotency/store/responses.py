@@ -24,7 +24,7 @@ from florin_server.db.engine.query import (
     param,
 )
 from florin_server.db.tables.payments import EXPIRING_PREDICATE
-from florin_server.db.tables.tables import idempotency
+from florin_server.db.tables.tables import idempotency_table
 from florin_server.domain.errors import ApiError, ErrorCode
 
 
@@ -49,7 +49,7 @@ class StoredResponse:
     body: bytes
 
 
-_KEY = (idempotency.c.scope == param("scope_"), idempotency.c.key == param("key_"))
+_KEY = (idempotency_table.c.scope == param("scope_"), idempotency_table.c.key == param("key_"))
 
 
 class _BoundKey(NamedTuple):
@@ -63,27 +63,33 @@ class _KeyName(NamedTuple):
     key: str
 
 
-_CLAIM = Statement(insert(idempotency).on_conflict_do_nothing().returning(idempotency.c.key), str)
-_ANSWER = Command(update(idempotency).where(*_KEY).values(body=param("answer")))
+_CLAIM = Statement(
+    insert(idempotency_table).on_conflict_do_nothing().returning(idempotency_table.c.key), str
+)
+_ANSWER = Command(update(idempotency_table).where(*_KEY).values(body=param("answer")))
 _FIND = Statement(
-    select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us).where(*_KEY),
+    select(
+        idempotency_table.c.fingerprint, idempotency_table.c.body, idempotency_table.c.expires_at_us
+    ).where(*_KEY),
     _BoundKey,
 )
 # locked, so that only one of several claims takes over an expired key
 _LOCK_KEY = Statement(
-    select(idempotency.c.fingerprint, idempotency.c.body, idempotency.c.expires_at_us)
+    select(
+        idempotency_table.c.fingerprint, idempotency_table.c.body, idempotency_table.c.expires_at_us
+    )
     .where(*_KEY)
     .with_for_update(),
     _BoundKey,
 )
-_FORGET = Command(delete(idempotency).where(*_KEY))
+_FORGET = Command(delete(idempotency_table).where(*_KEY))
 _FORGET_LAPSED = Command(
-    delete(idempotency).where(*_KEY, idempotency.c.expires_at_us <= param("now_us"))
+    delete(idempotency_table).where(*_KEY, idempotency_table.c.expires_at_us <= param("now_us"))
 )
 _LAPSED = Statement(
-    select(idempotency.c.scope, idempotency.c.key)
-    .where(text(EXPIRING_PREDICATE), idempotency.c.expires_at_us <= param("now_us"))
-    .order_by(idempotency.c.expires_at_us)
+    select(idempotency_table.c.scope, idempotency_table.c.key)
+    .where(text(EXPIRING_PREDICATE), idempotency_table.c.expires_at_us <= param("now_us"))
+    .order_by(idempotency_table.c.expires_at_us)
     .limit(param("limit")),
     _KeyName,
 )

@@ -9,32 +9,33 @@ from __future__ import annotations
 from sqlalchemy import and_, delete, func, or_, select
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, isolated, operation, param
-from florin_server.db.tables.tables import key_turn, process
+from florin_server.db.tables.tables import key_turn_table, process_table
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store.responses import IdempotencyClaim
 from florin_server.limits.store import ALIVE_US
 
-_new = insert(key_turn)
-_newest = process.alias("newest")
-_alive = select(process.c.id).where(
-    process.c.now_us > select(func.max(_newest.c.now_us)).scalar_subquery() - ALIVE_US
+_new = insert(key_turn_table)
+_newest = process_table.alias("newest")
+_alive = select(process_table.c.id).where(
+    process_table.c.now_us > select(func.max(_newest.c.now_us)).scalar_subquery() - ALIVE_US
 )
 _TAKE = Statement(
     _new.on_conflict_do_update(
         index_elements=["scope", "key"],
         set_={"process_id": _new.excluded.process_id},
         where=or_(
-            key_turn.c.process_id == _new.excluded.process_id, key_turn.c.process_id.not_in(_alive)
+            key_turn_table.c.process_id == _new.excluded.process_id,
+            key_turn_table.c.process_id.not_in(_alive),
         ),
-    ).returning(key_turn.c.key),
+    ).returning(key_turn_table.c.key),
     str,
 )
 _GIVE_BACK = Command(
-    delete(key_turn).where(
+    delete(key_turn_table).where(
         and_(
-            key_turn.c.scope == param("scope_"),
-            key_turn.c.key == param("key_"),
-            key_turn.c.process_id == param("own"),
+            key_turn_table.c.scope == param("scope_"),
+            key_turn_table.c.key == param("key_"),
+            key_turn_table.c.process_id == param("own"),
         )
     )
 )

@@ -10,9 +10,7 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Text, func, select
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param
-from florin_server.db.tables.tables import payment as payment_table
-from florin_server.db.tables.tables import refund as refund_table
-from florin_server.db.tables.tables import refund_event
+from florin_server.db.tables.tables import payment_table, refund_event_table, refund_table
 from florin_server.domain.payments.payment import Refund
 from florin_server.money.outbox.store import outbox
 
@@ -35,9 +33,9 @@ _NEWEST = Statement(
     int,
 )
 _EVENT = Statement(
-    insert(refund_event)
+    insert(refund_event_table)
     .from_select(
-        [column.name for column in refund_event.c],
+        [column.name for column in refund_event_table.c],
         select(
             payment_table.c.id,
             param("version", BigInteger),
@@ -50,7 +48,7 @@ _EVENT = Statement(
         ).where(payment_table.c.id == param("payment_id")),
     )
     .on_conflict_do_nothing()
-    .returning(refund_event.c.version),
+    .returning(refund_event_table.c.version),
     int,
 )
 

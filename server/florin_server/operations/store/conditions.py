@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import delete, or_, select
 
 from florin_server.db.engine.query import Command, Op, Statement, is_in, operation, param, upsert
-from florin_server.db.tables.tables import reported_condition
+from florin_server.db.tables.tables import reported_condition_table
 from florin_server.domain.conditions import Condition, ConditionName, ConditionState
 from florin_server.operations.store import leases
 
@@ -62,53 +62,60 @@ class _LiveReport(NamedTuple):
 
 _OF_SOURCE = Statement(
     select(
-        reported_condition.c.subject,
-        reported_condition.c.name,
-        reported_condition.c.state,
-        reported_condition.c.since_us,
-    ).where(reported_condition.c.source == param("source_")),
+        reported_condition_table.c.subject,
+        reported_condition_table.c.name,
+        reported_condition_table.c.state,
+        reported_condition_table.c.since_us,
+    ).where(reported_condition_table.c.source == param("source_")),
     _Report,
 )
 _OF_HOST = Statement(
     select(
-        reported_condition.c.subject,
-        reported_condition.c.name,
-        reported_condition.c.state,
-        reported_condition.c.since_us,
+        reported_condition_table.c.subject,
+        reported_condition_table.c.name,
+        reported_condition_table.c.state,
+        reported_condition_table.c.since_us,
     ).where(
-        reported_condition.c.host == param("host_"), reported_condition.c.source != param("source_")
+        reported_condition_table.c.host == param("host_"),
+        reported_condition_table.c.source != param("source_"),
     ),
     _Report,
 )
-_PUT = Command(upsert(reported_condition, "source", "subject", "name"))
+_PUT = Command(upsert(reported_condition_table, "source", "subject", "name"))
 _DROP = Command(
-    delete(reported_condition).where(
-        reported_condition.c.source == param("source_"),
-        reported_condition.c.subject == param("subject_"),
-        reported_condition.c.name == param("name_"),
+    delete(reported_condition_table).where(
+        reported_condition_table.c.source == param("source_"),
+        reported_condition_table.c.subject == param("subject_"),
+        reported_condition_table.c.name == param("name_"),
     )
 )
 _FORGET = Command(
-    delete(reported_condition).where(
-        reported_condition.c.host != "", reported_condition.c.seen_us < param("until_us")
+    delete(reported_condition_table).where(
+        reported_condition_table.c.host != "",
+        reported_condition_table.c.seen_us < param("until_us"),
     )
 )
 _ALIVE = Statement(
     select(
-        reported_condition.c.source,
-        reported_condition.c.subject,
-        reported_condition.c.name,
-        reported_condition.c.state,
-        reported_condition.c.reason,
-        reported_condition.c.since_us,
+        reported_condition_table.c.source,
+        reported_condition_table.c.subject,
+        reported_condition_table.c.name,
+        reported_condition_table.c.state,
+        reported_condition_table.c.reason,
+        reported_condition_table.c.since_us,
     )
     .where(
         or_(
-            is_in(reported_condition.c.source, "sources"),
-            (reported_condition.c.host != "") & (reported_condition.c.seen_us > param("at")),
+            is_in(reported_condition_table.c.source, "sources"),
+            (reported_condition_table.c.host != "")
+            & (reported_condition_table.c.seen_us > param("at")),
         )
     )
-    .order_by(reported_condition.c.source, reported_condition.c.subject, reported_condition.c.name)
+    .order_by(
+        reported_condition_table.c.source,
+        reported_condition_table.c.subject,
+        reported_condition_table.c.name,
+    )
     .limit(REPORTS_MAX),
     _LiveReport,
 )

@@ -18,7 +18,7 @@ from florin_server.db.engine.query import (
     param,
 )
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
-from florin_server.db.tables.tables import chain_tx, executor_pause
+from florin_server.db.tables.tables import chain_tx_table, executor_pause_table
 
 
 class ExecutorPaused(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -38,14 +38,16 @@ class _OpenCount(NamedTuple):
     number: int
 
 
-_PAUSE = Command(insert(executor_pause).on_conflict_do_nothing())
-_RESUME = Command(delete(executor_pause).where(executor_pause.c.id == param("id_")))
-_PAUSES = Statement(select(executor_pause), _Pause)
-_PAUSED = Statement(select(executor_pause.c.id).where(executor_pause.c.id == param("id_")), str)
+_PAUSE = Command(insert(executor_pause_table).on_conflict_do_nothing())
+_RESUME = Command(delete(executor_pause_table).where(executor_pause_table.c.id == param("id_")))
+_PAUSES = Statement(select(executor_pause_table), _Pause)
+_PAUSED = Statement(
+    select(executor_pause_table.c.id).where(executor_pause_table.c.id == param("id_")), str
+)
 _OPEN = Statement(
-    select(chain_tx.c.chain_id, chain_tx.c.sender, func.count().label("number"))
+    select(chain_tx_table.c.chain_id, chain_tx_table.c.sender, func.count().label("number"))
     .where(text(OPEN_TX_PREDICATE))
-    .group_by(chain_tx.c.chain_id, chain_tx.c.sender),
+    .group_by(chain_tx_table.c.chain_id, chain_tx_table.c.sender),
     _OpenCount,
 )
 

@@ -8,26 +8,27 @@ from sqlalchemy import Boolean, Update, case, literal, or_, select, update
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, is_in, operation, param
 from florin_server.db.engine.times import is_due
-from florin_server.db.tables.tables import lease
+from florin_server.db.tables.tables import lease_table
 from florin_server.domain.settlement.lease import Lease
 
-_offer = insert(lease)
+_offer = insert(lease_table)
 _ACQUIRE = Statement(
     _offer.on_conflict_do_update(
-        index_elements=[lease.c.name],
+        index_elements=[lease_table.c.name],
         set_={
             "owner": _offer.excluded.owner,
             "until_us": _offer.excluded.until_us,
             "epoch": case(
-                (lease.c.owner == _offer.excluded.owner, lease.c.epoch), else_=lease.c.epoch + 1
+                (lease_table.c.owner == _offer.excluded.owner, lease_table.c.epoch),
+                else_=lease_table.c.epoch + 1,
             ),
         },
         where=or_(
-            lease.c.owner == _offer.excluded.owner,
-            is_due(lease.c.until_us),
+            lease_table.c.owner == _offer.excluded.owner,
+            is_due(lease_table.c.until_us),
             param("steal", Boolean),
         ),
-    ).returning(lease.c.epoch),
+    ).returning(lease_table.c.epoch),
     int,
 )
 
@@ -39,13 +40,13 @@ def format_name(chain_id: str, sender: str) -> str:
 
 def _update_held() -> Update:
     return (
-        update(lease)
+        update(lease_table)
         .where(
-            lease.c.name == param("lease"),
-            lease.c.owner == param("holder"),
-            lease.c.epoch == param("held"),
+            lease_table.c.name == param("lease"),
+            lease_table.c.owner == param("holder"),
+            lease_table.c.epoch == param("held"),
         )
-        .returning(lease.c.epoch)
+        .returning(lease_table.c.epoch)
     )
 
 
@@ -53,24 +54,39 @@ _RENEW = Statement(_update_held().values(until_us=param("until")), int)
 # the row stays, so that its epoch only ever rises
 _RELEASE = Statement(_update_held().values(until_us=literal(0), owner=literal("")), int)
 _LEASED = Statement(
-    select(lease.c.name).where(is_in(lease.c.name, "names"), ~is_due(lease.c.until_us)), str
+    select(lease_table.c.name).where(
+        is_in(lease_table.c.name, "names"), ~is_due(lease_table.c.until_us)
+    ),
+    str,
 )
 _FREE = Command(
-    update(lease)
-    .where(is_in(lease.c.owner, "owners"))
+    update(lease_table)
+    .where(is_in(lease_table.c.owner, "owners"))
     .values(until_us=literal(0), owner=literal(""))
 )
-_COLUMNS = (lease.c.name, lease.c.owner.label("holder"), lease.c.until_us, lease.c.epoch)
-_LIST = Statement(select(*_COLUMNS).order_by(lease.c.name), Lease)
+_COLUMNS = (
+    lease_table.c.name,
+    lease_table.c.owner.label("holder"),
+    lease_table.c.until_us,
+    lease_table.c.epoch,
+)
+_LIST = Statement(select(*_COLUMNS).order_by(lease_table.c.name), Lease)
 _REVOKE = Statement(
-    update(lease)
-    .where(lease.c.name == param("lease"), lease.c.owner == param("holder"), lease.c.owner != "")
-    .values(until_us=literal(0), owner=literal(""), epoch=lease.c.epoch + 1)
+    update(lease_table)
+    .where(
+        lease_table.c.name == param("lease"),
+        lease_table.c.owner == param("holder"),
+        lease_table.c.owner != "",
+    )
+    .values(until_us=literal(0), owner=literal(""), epoch=lease_table.c.epoch + 1)
     .returning(*_COLUMNS),
     Lease,
 )
 _EPOCH = Statement(
-    select(lease.c.epoch).where(lease.c.name == param("lease")).with_for_update(read=True), int
+    select(lease_table.c.epoch)
+    .where(lease_table.c.name == param("lease"))
+    .with_for_update(read=True),
+    int,
 )
 
 

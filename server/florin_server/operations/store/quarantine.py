@@ -23,7 +23,7 @@ from florin_server.db.engine.query import (
     to_row_params,
 )
 from florin_server.db.tables.quarantine import EXCLUDED_PREDICATE
-from florin_server.db.tables.tables import quarantined_item as item
+from florin_server.db.tables.tables import quarantined_item_table
 from florin_server.domain.quarantine import (
     QuarantinedItem,
     QuarantinedItemKind,
@@ -36,13 +36,13 @@ ITEMS_MAX = 10_000
 # closed rows that are deleted at a time to make room
 _TRIMMED = 100
 
-_COLUMNS = columns(item, QuarantinedItem)
+_COLUMNS = columns(quarantined_item_table, QuarantinedItem)
 _KEY = (
-    item.c.kind == param("kind_"),
-    item.c.chain_id == param("chain"),
-    item.c.subject == param("subject_"),
+    quarantined_item_table.c.kind == param("kind_"),
+    quarantined_item_table.c.chain_id == param("chain"),
+    quarantined_item_table.c.subject == param("subject_"),
 )
-_NEW = insert(item)
+_NEW = insert(quarantined_item_table)
 
 
 class QuarantinedCount(NamedTuple):
@@ -61,66 +61,90 @@ _PUT = Command(
             "reason": _NEW.excluded.reason,
             # a resolved item stays resolved
             "state": case(
-                (item.c.state == QuarantinedItemState.RESOLVED, item.c.state),
+                (
+                    quarantined_item_table.c.state == QuarantinedItemState.RESOLVED,
+                    quarantined_item_table.c.state,
+                ),
                 else_=_NEW.excluded.state,
             ),
-            "attempts": item.c.attempts + 1,
+            "attempts": quarantined_item_table.c.attempts + 1,
             "last_at_us": _NEW.excluded.last_at_us,
         },
     )
 )
-_THERE = Statement(select(item.c.id).where(*_KEY), str)
-_COUNT = Statement(select(func.count()).select_from(item), int)
+_THERE = Statement(select(quarantined_item_table.c.id).where(*_KEY), str)
+_COUNT = Statement(select(func.count()).select_from(quarantined_item_table), int)
 _CLOSED = (
-    select(item.c.id)
-    .where(item.c.state != QuarantinedItemState.SET_ASIDE)
-    .order_by(item.c.last_at_us)
+    select(quarantined_item_table.c.id)
+    .where(quarantined_item_table.c.state != QuarantinedItemState.SET_ASIDE)
+    .order_by(quarantined_item_table.c.last_at_us)
     .limit(param("limit"))
 )
-_TRIM = Command(delete(item).where(item.c.id.in_(_CLOSED)))
+_TRIM = Command(delete(quarantined_item_table).where(quarantined_item_table.c.id.in_(_CLOSED)))
 _LIST_EXCLUDED = Statement(
-    select(item.c.kind, item.c.chain_id, item.c.subject.label("id"))
+    select(
+        quarantined_item_table.c.kind,
+        quarantined_item_table.c.chain_id,
+        quarantined_item_table.c.subject.label("id"),
+    )
     .where(text(EXCLUDED_PREDICATE))
     .limit(ITEMS_MAX),
     QuarantineSubject,
 )
 _RETRIED = Statement(
-    select(item.c.subject).where(
-        item.c.state == QuarantinedItemState.RETRIED,
-        item.c.kind == param("kind_"),
-        item.c.chain_id == param("chain"),
+    select(quarantined_item_table.c.subject).where(
+        quarantined_item_table.c.state == QuarantinedItemState.RETRIED,
+        quarantined_item_table.c.kind == param("kind_"),
+        quarantined_item_table.c.chain_id == param("chain"),
     ),
     str,
 )
-_SELECT = select(*_COLUMNS).order_by(item.c.last_at_us.desc(), item.c.id)
+_SELECT = select(*_COLUMNS).order_by(
+    quarantined_item_table.c.last_at_us.desc(), quarantined_item_table.c.id
+)
 _ALL = Statement(_SELECT.limit(param("limit")), QuarantinedItem)
 _OPEN = Statement(
-    _SELECT.where(item.c.state == QuarantinedItemState.SET_ASIDE).limit(param("limit")),
+    _SELECT.where(quarantined_item_table.c.state == QuarantinedItemState.SET_ASIDE).limit(
+        param("limit")
+    ),
     QuarantinedItem,
 )
 _COUNTS = Statement(
-    select(item.c.chain_id, item.c.kind, func.count().label("number"))
-    .where(item.c.state == QuarantinedItemState.SET_ASIDE)
-    .group_by(item.c.chain_id, item.c.kind)
-    .order_by(item.c.chain_id, item.c.kind),
+    select(
+        quarantined_item_table.c.chain_id,
+        quarantined_item_table.c.kind,
+        func.count().label("number"),
+    )
+    .where(quarantined_item_table.c.state == QuarantinedItemState.SET_ASIDE)
+    .group_by(quarantined_item_table.c.chain_id, quarantined_item_table.c.kind)
+    .order_by(quarantined_item_table.c.chain_id, quarantined_item_table.c.kind),
     QuarantinedCount,
 )
 _LOCK = Statement(
-    select(*_COLUMNS).where(item.c.id == param("id_")).with_for_update(), QuarantinedItem
+    select(*_COLUMNS).where(quarantined_item_table.c.id == param("id_")).with_for_update(),
+    QuarantinedItem,
 )
 _MOVE = Statement(
-    update(item)
-    .where(item.c.id == param("id_"))
+    update(quarantined_item_table)
+    .where(quarantined_item_table.c.id == param("id_"))
     .values(state=param("after"), note=param("words"))
     .returning(*_COLUMNS),
     QuarantinedItem,
 )
 _OLD = (
-    select(item.c.id)
-    .where(item.c.state == QuarantinedItemState.RETRIED, item.c.last_at_us < param("before_us"))
+    select(quarantined_item_table.c.id)
+    .where(
+        quarantined_item_table.c.state == QuarantinedItemState.RETRIED,
+        quarantined_item_table.c.last_at_us < param("before_us"),
+    )
     .limit(param("limit"))
 )
-_FORGET = Statement(delete(item).where(item.c.id.in_(_OLD)).returning(item.c.id), str)
+_FORGET = Statement(
+    delete(quarantined_item_table)
+    .where(quarantined_item_table.c.id.in_(_OLD))
+    .returning(quarantined_item_table.c.id),
+    str,
+)
 
 
 def is_excluded(kind: QuarantinedItemKind, subject: ColumnElement[str]) -> ColumnElement[bool]:
@@ -129,10 +153,10 @@ def is_excluded(kind: QuarantinedItemKind, subject: ColumnElement[str]) -> Colum
         exists()
         .where(
             text(f"quarantined_item.{EXCLUDED_PREDICATE}"),
-            item.c.kind == kind,
-            item.c.subject == subject,
+            quarantined_item_table.c.kind == kind,
+            quarantined_item_table.c.subject == subject,
         )
-        .correlate_except(item)
+        .correlate_except(quarantined_item_table)
     )
 
 

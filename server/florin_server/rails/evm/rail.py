@@ -78,16 +78,7 @@ class EvmRail(RailProperties):
         self.reserved_accounts = list_reserved_accounts(chain, self.senders)
         if treasury is not None and treasury.address in self.senders:
             raise ValueError(f"{chain.name}: treasury and relayer need different keys")
-        dialect = EvmNodeDialect(
-            chain.name,
-            chain.chain_id,
-            chain.lag_max,
-            chain.genesis,
-            get_block_s=lambda: finality.pace.block_s,
-        )
-        self.nodes = ChainConnection(
-            chain, dialect, transport, now=now, announcements=NEW_BLOCKS, read_mark=parse_head_mark
-        )
+        self.nodes = _create_connection(chain, finality, transport, now)
         self.rpc = self.nodes.rpc
         self.inspection = discovery.EvmInspection({}, ())
         self._node = node = EvmNode(self.rpc)
@@ -98,8 +89,7 @@ class EvmRail(RailProperties):
         )
         self._refusals = refusals = TokenRefusals(node, chain, now)
         mismatches = SignatureMismatches(now)
-        gas_ceiling = min(chain.payment_gas_max, chain.gas_max // 2)
-        self.gas_shares = shares = GasShares(gas_ceiling)
+        self.gas_shares = shares = GasShares(min(chain.payment_gas_max, chain.gas_max // 2))
         self._learner = learner = GasLearner(node, dry_runner, shares, signer.address, now)
         self._signatures = SignatureVerifier(
             node, chain, dry_runner, self.reader, refusals, mismatches, learner=learner
@@ -137,9 +127,12 @@ class EvmRail(RailProperties):
             self.observer.get_head,
             mismatches,
         )
-        faucet_client = FaucetClient(self.rpc, chain.name, self.offers.clear_reads)
-        self.faucet = EvmFaucet(faucet_client, chain.coin_asset) if chain.faucet else None
+        self.faucet = self._create_faucet() if chain.faucet else None
         self.payouts = self._create_payouts(treasury) if treasury else None
+
+    def _create_faucet(self) -> EvmFaucet:
+        client = FaucetClient(self.rpc, self.chain.name, self.offers.clear_reads)
+        return EvmFaucet(client, self.chain.coin_asset)
 
     @property
     def confirmations(self) -> int:
@@ -226,3 +219,21 @@ class EvmRail(RailProperties):
         return (
             replace(inspection, problems=(*inspection.problems, problem)) if problem else inspection
         )
+
+
+def _create_connection(
+    chain: EvmChainSettings,
+    finality: FinalityTracker,
+    transport: RpcTransport | None,
+    now: Callable[[], float],
+) -> ChainConnection:
+    dialect = EvmNodeDialect(
+        chain.name,
+        chain.chain_id,
+        chain.lag_max,
+        chain.genesis,
+        get_block_s=lambda: finality.pace.block_s,
+    )
+    return ChainConnection(
+        chain, dialect, transport, now=now, announcements=NEW_BLOCKS, read_mark=parse_head_mark
+    )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, select
 
 from florin_server.db.engine.query import Op, Statement, is_in, operation, param
-from florin_server.db.tables.tables import ledger_journal, ledger_transfer
+from florin_server.db.tables.tables import ledger_journal_table, ledger_transfer_table
 from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.features.exports.store.roots import ExportSource
 from florin_server.features.exports.store.scan import select_last, select_range
@@ -17,28 +17,28 @@ from florin_server.features.exports.store.scan import select_last, select_range
 def _select_postings() -> Select[Any]:
     return (
         select(
-            ledger_journal.c.idem_key,
-            ledger_transfer.c.n,
-            ledger_journal.c.type,
-            ledger_journal.c.at_us,
-            ledger_journal.c.payment_id,
-            ledger_journal.c.tx_hash,
-            ledger_transfer.c.debit,
-            ledger_transfer.c.credit,
-            ledger_transfer.c.asset,
-            ledger_transfer.c.amount,
-            ledger_journal.c.note,
+            ledger_journal_table.c.idem_key,
+            ledger_transfer_table.c.n,
+            ledger_journal_table.c.type,
+            ledger_journal_table.c.at_us,
+            ledger_journal_table.c.payment_id,
+            ledger_journal_table.c.tx_hash,
+            ledger_transfer_table.c.debit,
+            ledger_transfer_table.c.credit,
+            ledger_transfer_table.c.asset,
+            ledger_transfer_table.c.amount,
+            ledger_journal_table.c.note,
         )
         .join_from(
-            ledger_journal,
-            ledger_transfer,
-            ledger_transfer.c.idem_key == ledger_journal.c.idem_key,
+            ledger_journal_table,
+            ledger_transfer_table,
+            ledger_transfer_table.c.idem_key == ledger_journal_table.c.idem_key,
         )
-        .order_by(ledger_journal.c.idem_key, ledger_transfer.c.n)
+        .order_by(ledger_journal_table.c.idem_key, ledger_transfer_table.c.n)
     )
 
 
-_LAST = select_last(ledger_journal.c.idem_key)
+_LAST = select_last(ledger_journal_table.c.idem_key)
 
 
 class _Posting(NamedTuple):
@@ -56,12 +56,12 @@ class _Posting(NamedTuple):
 
 
 _RANGE = Statement(
-    select_range(_select_postings(), ledger_journal.c.idem_key).where(
-        ledger_journal.c.at_us > param("since_us")
+    select_range(_select_postings(), ledger_journal_table.c.idem_key).where(
+        ledger_journal_table.c.at_us > param("since_us")
     ),
     _Posting,
 )
-_FIND = Statement(_select_postings().where(is_in(ledger_journal.c.idem_key, "ids")), _Posting)
+_FIND = Statement(_select_postings().where(is_in(ledger_journal_table.c.idem_key, "ids")), _Posting)
 
 
 @operation

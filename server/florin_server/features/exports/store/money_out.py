@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, case, select
 
 from florin_server.db.engine.query import Op, Statement, is_in, operation, param
-from florin_server.db.tables.tables import payment, payout, refund
+from florin_server.db.tables.tables import payment_table, payout_table, refund_table
 from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
@@ -19,46 +19,46 @@ from florin_server.features.exports.store.watched import find_watched_blocks
 
 def _select_payouts() -> Select[Any]:
     return select(
-        payout.c.id,
-        payout.c.kind,
-        payout.c.status,
-        payout.c.merchant_id,
-        payout.c.payment_id,
-        payout.c.live,
-        payout.c.chain_id,
-        payout.c.asset,
-        payout.c.value,
-        payout.c.account,
-        payout.c.created_at_us,
-        payout.c.completed_at_us,
-        payout.c.tx_id,
-        payout.c.problem,
-        payout.c.held_id,
+        payout_table.c.id,
+        payout_table.c.kind,
+        payout_table.c.status,
+        payout_table.c.merchant_id,
+        payout_table.c.payment_id,
+        payout_table.c.live,
+        payout_table.c.chain_id,
+        payout_table.c.asset,
+        payout_table.c.value,
+        payout_table.c.account,
+        payout_table.c.created_at_us,
+        payout_table.c.completed_at_us,
+        payout_table.c.tx_id,
+        payout_table.c.problem,
+        payout_table.c.held_id,
     )
 
 
 def _select_refunds() -> Select[Any]:
     return select(
-        refund.c.id,
-        refund.c.payment_id,
-        refund.c.status,
-        refund.c.unit,
-        refund.c.value,
-        payment.c.unit.label("payment_unit"),
+        refund_table.c.id,
+        refund_table.c.payment_id,
+        refund_table.c.status,
+        refund_table.c.unit,
+        refund_table.c.value,
+        payment_table.c.unit.label("payment_unit"),
         # a process before v0022 stored no value for a full refund
         case(
-            (refund.c.value == payment.c.option_value, payment.c.value),
-            else_=refund.c.payment_value,
+            (refund_table.c.value == payment_table.c.option_value, payment_table.c.value),
+            else_=refund_table.c.payment_value,
         ).label("payment_value"),
-        refund.c.reason,
-        refund.c.account,
-        refund.c.tx_id,
-        refund.c.created_at_us,
-        refund.c.completed_at_us,
-    ).join_from(refund, payment, payment.c.id == refund.c.payment_id)
+        refund_table.c.reason,
+        refund_table.c.account,
+        refund_table.c.tx_id,
+        refund_table.c.created_at_us,
+        refund_table.c.completed_at_us,
+    ).join_from(refund_table, payment_table, payment_table.c.id == refund_table.c.payment_id)
 
 
-_LAST_PAYOUT = select_last(payout.c.id)
+_LAST_PAYOUT = select_last(payout_table.c.id)
 
 
 class _Payout(NamedTuple):
@@ -95,20 +95,20 @@ class _Refund(NamedTuple):
 
 
 _PAYOUTS = Statement(
-    select_range(_select_payouts(), payout.c.id)
-    .where(payout.c.created_at_us > param("since_us"))
-    .order_by(payout.c.id),
+    select_range(_select_payouts(), payout_table.c.id)
+    .where(payout_table.c.created_at_us > param("since_us"))
+    .order_by(payout_table.c.id),
     _Payout,
 )
-_FIND_PAYOUTS = Statement(_select_payouts().where(is_in(payout.c.id, "ids")), _Payout)
-_LAST_REFUND = select_last(refund.c.id)
+_FIND_PAYOUTS = Statement(_select_payouts().where(is_in(payout_table.c.id, "ids")), _Payout)
+_LAST_REFUND = select_last(refund_table.c.id)
 _REFUNDS = Statement(
-    select_range(_select_refunds(), refund.c.id)
-    .where(refund.c.created_at_us > param("since_us"))
-    .order_by(refund.c.id),
+    select_range(_select_refunds(), refund_table.c.id)
+    .where(refund_table.c.created_at_us > param("since_us"))
+    .order_by(refund_table.c.id),
     _Refund,
 )
-_FIND_REFUNDS = Statement(_select_refunds().where(is_in(refund.c.id, "ids")), _Refund)
+_FIND_REFUNDS = Statement(_select_refunds().where(is_in(refund_table.c.id, "ids")), _Refund)
 
 
 @operation

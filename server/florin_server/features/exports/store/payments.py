@@ -10,11 +10,11 @@ from sqlalchemy import Boolean, Select, Text, case, func, select, type_coerce
 from florin_server.db.engine.query import Op, Statement, is_in, operation, param
 from florin_server.db.tables.payments import ConfirmationState
 from florin_server.db.tables.tables import (
-    confirm,
-    issued,
-    payment,
-    payment_event,
-    payment_option,
+    confirmation_table,
+    payment_event_table,
+    payment_option_table,
+    payment_table,
+    resolved_build_table,
 )
 from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.domain.ids import get_payment_id_floor
@@ -25,30 +25,30 @@ from florin_server.features.exports.store.watched import find_watched_blocks
 _OPEN = (PaymentStatus.REQUIRES_ACTION, PaymentStatus.PROCESSING)
 # after the table's columns: whether the payment can still change
 _PAYMENT = (
-    payment.c.id,
-    payment.c.partner_id,
-    payment.c.merchant_id,
-    payment.c.live,
-    payment.c.status,
-    payment.c.version,
-    payment.c.unit,
-    payment.c.value,
-    payment.c.reference_id,
-    payment.c.success_url,
-    payment.c.error_url,
-    payment.c.created_at_us,
-    payment.c.updated_at_us,
-    (payment.c.expires_at * 1_000_000).label("expires_at_us"),
-    payment.c.option_id,
-    payment.c.payer,
-    payment.c.provider_name,
-    payment.c.tx_id,
-    payment.c.option_unit,
-    payment.c.option_value,
-    payment.c.settled_value,
-    payment.c.failure_code,
-    payment.c.failure_detail,
-    payment.c.cancelled_reason,
+    payment_table.c.id,
+    payment_table.c.partner_id,
+    payment_table.c.merchant_id,
+    payment_table.c.live,
+    payment_table.c.status,
+    payment_table.c.version,
+    payment_table.c.unit,
+    payment_table.c.value,
+    payment_table.c.reference_id,
+    payment_table.c.success_url,
+    payment_table.c.error_url,
+    payment_table.c.created_at_us,
+    payment_table.c.updated_at_us,
+    (payment_table.c.expires_at * 1_000_000).label("expires_at_us"),
+    payment_table.c.option_id,
+    payment_table.c.payer,
+    payment_table.c.provider_name,
+    payment_table.c.tx_id,
+    payment_table.c.option_unit,
+    payment_table.c.option_value,
+    payment_table.c.settled_value,
+    payment_table.c.failure_code,
+    payment_table.c.failure_detail,
+    payment_table.c.cancelled_reason,
 )
 
 
@@ -127,82 +127,84 @@ class _Option(NamedTuple):
 _AFTER = Statement(
     _select_payments()
     # ids contain only milliseconds
-    .where(payment.c.id > param("after"), payment.c.created_at_us > param("since_us"))
-    .order_by(payment.c.id)
+    .where(payment_table.c.id > param("after"), payment_table.c.created_at_us > param("since_us"))
+    .order_by(payment_table.c.id)
     .limit(param("limit")),
     _Payment,
 )
-_FIND = Statement(_select_payments().where(is_in(payment.c.id, "ids")), _Payment)
+_FIND = Statement(_select_payments().where(is_in(payment_table.c.id, "ids")), _Payment)
 _EVENTS = Statement(
     select(
-        payment_event.c.payment_id,
-        payment_event.c.version,
-        payment_event.c.status,
-        payment_event.c.at_us,
-        payment_event.c.cause,
-        type_coerce(payment_event.c.detail, Text).label("detail"),  # as it was written
+        payment_event_table.c.payment_id,
+        payment_event_table.c.version,
+        payment_event_table.c.status,
+        payment_event_table.c.at_us,
+        payment_event_table.c.cause,
+        type_coerce(payment_event_table.c.detail, Text).label("detail"),  # as it was written
     )
-    .where(is_in(payment_event.c.payment_id, "ids"))
-    .order_by(payment_event.c.payment_id, payment_event.c.version),
+    .where(is_in(payment_event_table.c.payment_id, "ids"))
+    .order_by(payment_event_table.c.payment_id, payment_event_table.c.version),
     _Event,
 )
 _CONFIRMS = Statement(
     select(
-        confirm.c.payment_id,
-        confirm.c.option_id,
-        confirm.c.at_us,
-        confirm.c.chain_id,
-        confirm.c.from_block,
-        confirm.c.state,
-        confirm.c.app,
-        confirm.c.failures,
-        confirm.c.reverted,
-    ).where(is_in(confirm.c.payment_id, "ids")),
+        confirmation_table.c.payment_id,
+        confirmation_table.c.option_id,
+        confirmation_table.c.at_us,
+        confirmation_table.c.chain_id,
+        confirmation_table.c.from_block,
+        confirmation_table.c.state,
+        confirmation_table.c.app,
+        confirmation_table.c.failures,
+        confirmation_table.c.reverted,
+    ).where(is_in(confirmation_table.c.payment_id, "ids")),
     _Confirmation,
 )
 _fetched = (
     select(
-        issued.c.payment_id,
-        issued.c.option_id,
+        resolved_build_table.c.payment_id,
+        resolved_build_table.c.option_id,
         func.count().label("n"),
-        func.min(issued.c.issued_at_us).label("first"),
-        func.max(issued.c.issued_at_us).label("last"),
+        func.min(resolved_build_table.c.issued_at_us).label("first"),
+        func.max(resolved_build_table.c.issued_at_us).label("last"),
     )
-    .where(is_in(issued.c.payment_id, "ids"))
-    .group_by(issued.c.payment_id, issued.c.option_id)
+    .where(is_in(resolved_build_table.c.payment_id, "ids"))
+    .group_by(resolved_build_table.c.payment_id, resolved_build_table.c.option_id)
     .subquery()
 )
-_is_confirmed = case((payment.c.option_id == payment_option.c.id, 1), else_=0)
+_is_confirmed = case((payment_table.c.option_id == payment_option_table.c.id, 1), else_=0)
 _OPTIONS = Statement(
     select(
-        payment_option.c.payment_id,
-        payment_option.c.id,
-        payment_option.c.payer,
-        payment_option.c.chain_id,
-        payment_option.c.asset,
-        payment_option.c.method,
-        payment_option.c.value,
-        payment_option.c.fee,
-        payment_option.c.fee_basis_points,
-        payment_option.c.eta_s,
-        payment_option.c.head,
-        payment_option.c.created_at_us,
-        (payment_option.c.expires_at * 1_000_000).label("expires_at_us"),
+        payment_option_table.c.payment_id,
+        payment_option_table.c.id,
+        payment_option_table.c.payer,
+        payment_option_table.c.chain_id,
+        payment_option_table.c.asset,
+        payment_option_table.c.method,
+        payment_option_table.c.value,
+        payment_option_table.c.fee,
+        payment_option_table.c.fee_basis_points,
+        payment_option_table.c.eta_s,
+        payment_option_table.c.head,
+        payment_option_table.c.created_at_us,
+        (payment_option_table.c.expires_at * 1_000_000).label("expires_at_us"),
         func.coalesce(_fetched.c.n, 0).label("fetches"),
         _fetched.c.first.label("first_fetched_at_us"),
         _fetched.c.last.label("last_fetched_at_us"),
-        type_coerce(case((payment.c.option_id == payment_option.c.id, 1), else_=0), Boolean).label(
-            "is_confirmed"
-        ),
+        type_coerce(
+            case((payment_table.c.option_id == payment_option_table.c.id, 1), else_=0), Boolean
+        ).label("is_confirmed"),
     )
-    .join_from(payment_option, payment, payment.c.id == payment_option.c.payment_id)
+    .join_from(
+        payment_option_table, payment_table, payment_table.c.id == payment_option_table.c.payment_id
+    )
     .outerjoin(
         _fetched,
-        (_fetched.c.payment_id == payment_option.c.payment_id)
-        & (_fetched.c.option_id == payment_option.c.id),
+        (_fetched.c.payment_id == payment_option_table.c.payment_id)
+        & (_fetched.c.option_id == payment_option_table.c.id),
     )
-    .where(is_in(payment_option.c.payment_id, "ids"))
-    .order_by(payment_option.c.payment_id, payment_option.c.id),
+    .where(is_in(payment_option_table.c.payment_id, "ids"))
+    .order_by(payment_option_table.c.payment_id, payment_option_table.c.id),
     _Option,
 )
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, func, select
 
 from florin_server.db.engine.query import Op, Statement, is_in, operation, param
-from florin_server.db.tables.tables import chain_tx, chain_tx_bump, chain_tx_item
+from florin_server.db.tables.tables import chain_tx_bump_table, chain_tx_item_table, chain_tx_table
 from florin_server.domain.exports.roots import ExportPage, ExportRoot
 from florin_server.domain.settlement.chain_txs import PayerKind, TxState
 from florin_server.features.exports.store.roots import ExportSource, index_by_key
@@ -18,30 +18,30 @@ from florin_server.features.exports.store.watched import ExportedBlock, find_wat
 _OPEN = (TxState.SIGNED, TxState.SENT)
 _bumps = (
     select(func.count())
-    .select_from(chain_tx_bump)
-    .where(chain_tx_bump.c.tx_id == chain_tx.c.id)
+    .select_from(chain_tx_bump_table)
+    .where(chain_tx_bump_table.c.tx_id == chain_tx_table.c.id)
     .scalar_subquery()
 )
 
 
 def _select_transactions() -> Select[Any]:
     return select(
-        chain_tx.c.id,
-        chain_tx.c.chain_id,
-        chain_tx.c.sender,
-        chain_tx.c.nonce,
-        chain_tx.c.state,
-        chain_tx.c.created_at_us,
-        func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash).label("tx_hash"),
+        chain_tx_table.c.id,
+        chain_tx_table.c.chain_id,
+        chain_tx_table.c.sender,
+        chain_tx_table.c.nonce,
+        chain_tx_table.c.state,
+        chain_tx_table.c.created_at_us,
+        func.coalesce(chain_tx_table.c.final_hash, chain_tx_table.c.hash).label("tx_hash"),
         (1 + _bumps).label("variants"),
-        func.length(chain_tx.c.raw).label("size"),
-        chain_tx.c.sent_block,
-        chain_tx.c.block_number,
-        chain_tx.c.block_hash,
+        func.length(chain_tx_table.c.raw).label("size"),
+        chain_tx_table.c.sent_block,
+        chain_tx_table.c.block_number,
+        chain_tx_table.c.block_hash,
     )
 
 
-_LAST = select_last(chain_tx.c.id)
+_LAST = select_last(chain_tx_table.c.id)
 
 
 class _Transaction(NamedTuple):
@@ -69,23 +69,23 @@ class _Item(NamedTuple):
 
 
 _RANGE = Statement(
-    select_range(_select_transactions(), chain_tx.c.id)
-    .where(chain_tx.c.created_at_us > param("since_us"))
-    .order_by(chain_tx.c.id),
+    select_range(_select_transactions(), chain_tx_table.c.id)
+    .where(chain_tx_table.c.created_at_us > param("since_us"))
+    .order_by(chain_tx_table.c.id),
     _Transaction,
 )
-_FIND = Statement(_select_transactions().where(is_in(chain_tx.c.id, "ids")), _Transaction)
+_FIND = Statement(_select_transactions().where(is_in(chain_tx_table.c.id, "ids")), _Transaction)
 _ITEMS = Statement(
     select(
-        chain_tx_item.c.tx_id,
-        chain_tx_item.c.n,
-        chain_tx_item.c.payment_id,
-        chain_tx_item.c.payout_id,
-        chain_tx_item.c.kind,
-        chain_tx_item.c.gas,
+        chain_tx_item_table.c.tx_id,
+        chain_tx_item_table.c.n,
+        chain_tx_item_table.c.payment_id,
+        chain_tx_item_table.c.payout_id,
+        chain_tx_item_table.c.kind,
+        chain_tx_item_table.c.gas,
     )
-    .where(is_in(chain_tx_item.c.tx_id, "ids"))
-    .order_by(chain_tx_item.c.tx_id, chain_tx_item.c.n),
+    .where(is_in(chain_tx_item_table.c.tx_id, "ids"))
+    .order_by(chain_tx_item_table.c.tx_id, chain_tx_item_table.c.n),
     _Item,
 )
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from florin_server.db.engine.query import Op, Statement, is_in, operation
-from florin_server.db.tables.tables import watched_tx
+from florin_server.db.tables.tables import watched_tx_table
 
 
 class ExportedBlock(NamedTuple):
@@ -26,11 +26,13 @@ class _WatchedTransaction(NamedTuple):
 
 _FIND_WATCHED = Statement(
     select(
-        watched_tx.c.tx_hash,
-        watched_tx.c.chain_id,
-        watched_tx.c.block_number,
-        watched_tx.c.block_hash,
-    ).where(is_in(watched_tx.c.chain_id, "chains"), is_in(watched_tx.c.tx_hash, "hashes")),
+        watched_tx_table.c.tx_hash,
+        watched_tx_table.c.chain_id,
+        watched_tx_table.c.block_number,
+        watched_tx_table.c.block_hash,
+    ).where(
+        is_in(watched_tx_table.c.chain_id, "chains"), is_in(watched_tx_table.c.tx_hash, "hashes")
+    ),
     _WatchedTransaction,
     block=ExportedBlock,
 )

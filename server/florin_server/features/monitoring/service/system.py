@@ -19,7 +19,7 @@ from florin_server.features.monitoring.service.health import FULL_SCOPE, STORELE
 from florin_server.money.context import UsageContext
 from florin_server.money.payouts.service import held_money
 from florin_server.money.settlement import service as gas_budgets
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.rails.types import NodeState
@@ -188,7 +188,7 @@ async def _get_gas_status(app: _Context, chain_id: str, health: ChainHealth) -> 
 
 async def count_processing(app: StorageContext) -> int:
     """Return how many payments wait for evidence."""
-    return await app.store.read(chain_txs.count_unsettled())
+    return await app.store.read(settlement_items.count_unsettled())
 
 
 async def count_held_payments(app: StorageContext) -> int:

@@ -10,7 +10,8 @@ from florin_server.domain.sealed import DecryptionError
 from florin_server.domain.webhooks.signing import WebhookKeys, format_event_id
 from florin_server.domain.webhooks.snapshot import PaymentSnapshot, snapshot_at
 from florin_server.features.webhooks.service.endpoints import get_cipher_context
-from florin_server.features.webhooks.store.deliveries import DeliveryData, WebhookDeliveryClaim
+from florin_server.features.webhooks.store.claims import WebhookDeliveryClaim
+from florin_server.features.webhooks.store.deliveries import DeliveryData
 from florin_server.features.webhooks.store.endpoints import SigningSecret
 
 # writes the body of an event

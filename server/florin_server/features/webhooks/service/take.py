@@ -20,8 +20,9 @@ from florin_server.features.webhooks.service.message import (
     WebhookMessage,
     find_next_message,
 )
-from florin_server.features.webhooks.store import deliveries
-from florin_server.features.webhooks.store.deliveries import DeliveryPolicy, WebhookDeliveryClaim
+from florin_server.features.webhooks.store import claims, deliveries
+from florin_server.features.webhooks.store.claims import WebhookDeliveryClaim
+from florin_server.features.webhooks.store.deliveries import DeliveryPolicy
 from florin_server.money.outbox.store import events
 from florin_server.money.payments.store import payments
 from florin_server.settings.context import SettingsContext
@@ -106,7 +107,7 @@ def _claim_due(
             ErrorCode.INVALID_STATE,
             f"Endpoint {endpoint_id} has a URL and receives its events there",
         )
-    return (yield from deliveries.claim_for_endpoint(endpoint, now_us, _LEASE_US))
+    return (yield from claims.claim_for_endpoint(endpoint, now_us, _LEASE_US))
 
 
 async def _record_receipt(
@@ -134,7 +135,7 @@ def _record_attempt(
     app: _Context, actor: EndpointActor, endpoint_id: str, target: _ReceiptTarget
 ) -> Op[None]:
     endpoint = yield from get_owned(actor, endpoint_id)
-    pending = yield from deliveries.lock_claimed(endpoint_id, target.payment_id, target.epoch)
+    pending = yield from claims.lock_claimed(endpoint_id, target.payment_id, target.epoch)
     if pending is None:
         # it lapsed, was delivered again, or was never taken
         return

@@ -1,17 +1,15 @@
-"""Deliveries: claimed by one process at a time, which alone can conclude its claim.
+"""Results of claimed deliveries, and what is left to deliver.
 
-A claim is a lease: a process that has not concluded it when it expires counts as dead. Of its later
-results, only the attempt is recorded.
+Only the process that still has the claim concludes it. Of the later results of another process,
+only the attempt is recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
-    ColumnElement,
     Select,
     and_,
     case,
@@ -19,30 +17,24 @@ from sqlalchemy import (
     false,
     func,
     null,
-    or_,
     select,
-    true,
     update,
 )
-from sqlalchemy.orm import aliased
 
 from florin_server.db.engine.query import (
     Command,
     Op,
     Query,
     Statement,
-    columns,
-    is_in,
     operation,
     param,
     to_row_params,
     upsert,
 )
 from florin_server.db.tables.tables import (
-    partner,
-    webhook_attempt,
-    webhook_delivery,
-    webhook_endpoint,
+    webhook_attempt_table,
+    webhook_delivery_table,
+    webhook_endpoint_table,
 )
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.webhooks import schedule
@@ -50,44 +42,20 @@ from florin_server.domain.webhooks.endpoint import (
     PAUSED_BY_OWNER,
     EndpointState,
     WebhookAttempt,
-    WebhookDelivery,
-    WebhookEndpoint,
 )
 from florin_server.domain.webhooks.snapshot import PaymentEvent
-from florin_server.features.webhooks.store import endpoints
+from florin_server.features.webhooks.store import claims, endpoints
+from florin_server.features.webhooks.store.claims import (
+    OWN_CLAIM,
+    WebhookDeliveryClaim,
+    to_claim_key,
+)
 from florin_server.features.webhooks.store.endpoints import SigningSecret
 from florin_server.money.outbox.store import events
 from florin_server.money.payments.store import payments
 
-_endpoint, _delivery = webhook_endpoint.c, webhook_delivery.c
-_ENDPOINT = columns(webhook_endpoint, WebhookEndpoint)
-_PENDING = columns(webhook_delivery, WebhookDelivery)
-# of one endpoint, at a time
-_TOGETHER = 4
+_endpoint, _delivery = webhook_endpoint_table.c, webhook_delivery_table.c
 _DAY_US = 86_400_000_000
-
-
-def _is_due(row: Any) -> ColumnElement[bool]:
-    """Return whether an attempt is due, or lies beyond the schedule because of an earlier clock."""
-    due: ColumnElement[int] = row.next_at_us
-    return and_(due.is_not(None), or_(due <= param("now_us"), due > param("far_us")))
-
-
-_first = aliased(webhook_delivery)
-_FIRST = (
-    select(_first.c.payment_id)
-    .where(_first.c.endpoint_id == _endpoint.id, _is_due(_first.c))
-    .order_by(_first.c.next_at_us)
-    .limit(_TOGETHER)
-    .correlate(webhook_endpoint)
-)
-_READY = (
-    _endpoint.state == EndpointState.ACTIVE,
-    _endpoint.url != "",
-    or_(_endpoint.retry_at_us <= param("now_us"), _endpoint.retry_at_us > param("far_us")),
-    ~is_in(_endpoint.id, "busy"),
-    ~is_in(_endpoint.partner_id, "crowded"),
-)
 
 
 class _FailureCount(NamedTuple):
@@ -101,74 +69,9 @@ class _Pending(NamedTuple):
     pending_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class WebhookDeliveryClaim:
-    """A delivery that one process tries now, exclusively."""
-
-    endpoint: WebhookEndpoint
-    pending: WebhookDelivery
-
-
-_DUE = Statement(
-    select(*_ENDPOINT, *_PENDING)
-    .join_from(webhook_endpoint, webhook_delivery, _delivery.endpoint_id == _endpoint.id)
-    .join(partner, and_(partner.c.id == _endpoint.partner_id, partner.c.status == "active"))
-    # the due time is checked again once the row is locked
-    .where(*_READY, _delivery.payment_id.in_(_FIRST), _is_due(_delivery))
-    .order_by(_delivery.next_at_us)
-    .limit(param("limit"))
-    # deliveries that another process has just claimed are skipped
-    .with_for_update(of=webhook_delivery, skip_locked=True),
-    WebhookDeliveryClaim,
-    endpoint=WebhookEndpoint,
-    pending=WebhookDelivery,
-)
-_ANY = Statement(
-    select(_endpoint.id)
-    .join(partner, and_(partner.c.id == _endpoint.partner_id, partner.c.status == "active"))
-    .where(
-        *_READY,
-        select(_first.c.payment_id)
-        .where(_first.c.endpoint_id == _endpoint.id, _is_due(_first.c))
-        .correlate(webhook_endpoint)
-        .exists(),
-    )
-    .limit(1),
-    str,
-)
-_DUE_OF_ENDPOINT = Statement(
-    select(*_PENDING)
-    .where(_delivery.endpoint_id == param("endpoint"), _is_due(_delivery))
-    .order_by(_delivery.next_at_us)
-    .limit(_TOGETHER)
-    .with_for_update(skip_locked=True),
-    WebhookDelivery,
-)
-_HELD = Statement(
-    select(*_PENDING)
-    .where(
-        _delivery.endpoint_id == param("endpoint"),
-        _delivery.payment_id == param("payment"),
-        _delivery.epoch == param("held"),
-        _delivery.claimed == true(),
-    )
-    .with_for_update(),
-    WebhookDelivery,
-)
-_CLAIM = Command(
-    update(webhook_delivery)
-    .where(_delivery.endpoint_id == param("endpoint"), _delivery.payment_id == param("payment"))
-    .values(claimed=true(), epoch=_delivery.epoch + 1, next_at_us=param("until"))
-)
-_OWN = (
-    _delivery.endpoint_id == param("endpoint"),
-    _delivery.payment_id == param("payment"),
-    _delivery.epoch == param("held"),
-    _delivery.claimed == true(),
-)
 _RECORD_DELIVERED = Statement(
-    update(webhook_delivery)
-    .where(*_OWN)
+    update(webhook_delivery_table)
+    .where(*OWN_CLAIM)
     .values(
         told=param("place"),
         attempts=0,
@@ -180,25 +83,24 @@ _RECORD_DELIVERED = Statement(
     int,
 )
 _GONE = Command(
-    delete(webhook_delivery).where(
+    delete(webhook_delivery_table).where(
         _delivery.endpoint_id == param("endpoint"),
         _delivery.payment_id == param("payment"),
         _delivery.newest <= _delivery.told,
     )
 )
 _AGAIN = Statement(
-    update(webhook_delivery)
-    .where(*_OWN)
+    update(webhook_delivery_table)
+    .where(*OWN_CLAIM)
     .values(attempts=_delivery.attempts + 1, next_at_us=param("next_us"), claimed=false())
     .returning(_delivery.attempts),
     int,
 )
-_BACK = Command(
-    update(webhook_delivery).where(*_OWN).values(next_at_us=param("now_us"), claimed=false())
+_SHELVE = Command(
+    update(webhook_delivery_table).where(*OWN_CLAIM).values(next_at_us=null(), claimed=false())
 )
-_SHELVE = Command(update(webhook_delivery).where(*_OWN).values(next_at_us=null(), claimed=false()))
 _TAKE_UP = Command(
-    update(webhook_delivery)
+    update(webhook_delivery_table)
     .where(
         _delivery.endpoint_id == param("endpoint"),
         _delivery.payment_id == param("payment"),
@@ -206,14 +108,8 @@ _TAKE_UP = Command(
     )
     .values(next_at_us=param("now_us"), claimed=false())
 )
-_FREE = Command(
-    update(webhook_delivery)
-    .where(_delivery.claimed == true(), _delivery.next_at_us.is_not(None))
-    .values(next_at_us=param("now_us"), claimed=false())
-)
-_CLAIMED = Statement(select(_delivery.endpoint_id).where(_delivery.claimed == true()).limit(1), str)
 _SUCCEEDED = Statement(
-    update(webhook_endpoint)
+    update(webhook_endpoint_table)
     .where(_endpoint.id == param("endpoint"))
     .values(
         failures=0,
@@ -226,7 +122,7 @@ _SUCCEEDED = Statement(
     int,
 )
 _FAILED = Statement(
-    update(webhook_endpoint)
+    update(webhook_endpoint_table)
     .where(_endpoint.id == param("endpoint"))
     .values(
         failures=_endpoint.failures + 1,
@@ -237,11 +133,11 @@ _FAILED = Statement(
     _FailureCount,
 )
 _REST = Command(
-    update(webhook_endpoint)
+    update(webhook_endpoint_table)
     .where(_endpoint.id == param("endpoint"))
     .values(retry_at_us=param("rests_until"))
 )
-_ATTEMPT = Command(upsert(webhook_attempt, "endpoint_id", "slot"))
+_ATTEMPT = Command(upsert(webhook_attempt_table, "endpoint_id", "slot"))
 _active = and_(_endpoint.state == EndpointState.ACTIVE, _delivery.next_at_us.is_not(None))
 _figures: Select[*tuple[Any, ...]] = select(
     func.min(case((_active, _delivery.since_us), else_=None)).label("oldest_us"),
@@ -249,7 +145,7 @@ _figures: Select[*tuple[Any, ...]] = select(
 )
 _FIGURES = Statement(
     _figures.join_from(
-        webhook_delivery, webhook_endpoint, _delivery.endpoint_id == _endpoint.id
+        webhook_delivery_table, webhook_endpoint_table, _delivery.endpoint_id == _endpoint.id
     ).where(_endpoint.url != ""),
     _Pending,
 )
@@ -284,85 +180,6 @@ class DeliveryPolicy:
 
 
 @operation
-def is_due(
-    now_us: int, busy_endpoint_ids: Collection[str], crowded_partner_ids: Collection[str] = ()
-) -> Op[bool]:
-    """Return True if a delivery can be claimed."""
-    far_us = now_us + schedule.DELAY_MAX_US
-    return (
-        yield from _ANY.any(
-            now_us=now_us,
-            far_us=far_us,
-            busy=list(busy_endpoint_ids),
-            crowded=list(crowded_partner_ids),
-        )
-    )
-
-
-@operation
-def claim(
-    now_us: int,
-    lease_us: int,
-    busy_endpoint_ids: Collection[str],
-    limit: int,
-    crowded_partner_ids: Collection[str] = (),
-) -> Op[list[WebhookDeliveryClaim]]:
-    """Claim due deliveries at endpoints that are not busy, of partners that are not crowded.
-
-    Only one delivery is claimed at an endpoint whose last attempt failed, or that never accepted
-    any: an endpoint that hangs blocks no more than that.
-    """
-    due_deliveries = yield from _DUE.all(
-        now_us=now_us,
-        far_us=now_us + schedule.DELAY_MAX_US,
-        busy=list(busy_endpoint_ids),
-        crowded=list(crowded_partner_ids),
-        limit=limit,
-    )
-    claimed_deliveries: list[WebhookDeliveryClaim] = []
-    tried: set[str] = set()
-    for delivery in due_deliveries:
-        if delivery.endpoint.id in tried and not delivery.endpoint.is_proven:
-            continue
-        tried.add(delivery.endpoint.id)
-        claimed_deliveries.append(delivery)
-    if claimed_deliveries:
-        yield _CLAIM.bind_many(
-            [
-                _to_claim_params(delivery.pending, now_us + lease_us)
-                for delivery in claimed_deliveries
-            ]
-        )
-    return claimed_deliveries
-
-
-@operation
-def claim_for_endpoint(
-    endpoint: WebhookEndpoint, now_us: int, lease_us: int
-) -> Op[list[WebhookDeliveryClaim]]:
-    """Claim due deliveries at one endpoint, a few at a time."""
-    if endpoint.state is EndpointState.PAUSED:
-        return []
-    far_us = now_us + schedule.DELAY_MAX_US
-    due = yield from _DUE_OF_ENDPOINT.all(endpoint=endpoint.id, now_us=now_us, far_us=far_us)
-    claimed_deliveries = [WebhookDeliveryClaim(endpoint, delivery) for delivery in due]
-    if claimed_deliveries:
-        yield _CLAIM.bind_many(
-            [
-                _to_claim_params(delivery.pending, now_us + lease_us)
-                for delivery in claimed_deliveries
-            ]
-        )
-    return claimed_deliveries
-
-
-@operation
-def lock_claimed(endpoint_id: str, payment_id: str, epoch: int) -> Op[WebhookDelivery | None]:
-    """Return a delivery claimed under an epoch; None if it no longer is. Part of an operation."""
-    return (yield from _HELD.first(endpoint=endpoint_id, payment=payment_id, held=epoch))
-
-
-@operation
 def find_delivery_data(delivery: WebhookDeliveryClaim, now_us: int) -> Op[DeliveryData | None]:
     """Return the data to deliver it; None if the payment does not exist."""
     pending = delivery.pending
@@ -391,9 +208,7 @@ def record_delivered(
     Return whether the claim was still valid.
     """
     pending = delivery.pending
-    recorded = yield from _RECORD_DELIVERED.any(
-        **_to_claim_key(pending), place=place, now_us=now_us
-    )
+    recorded = yield from _RECORD_DELIVERED.any(**to_claim_key(pending), place=place, now_us=now_us)
     if recorded:
         yield _GONE(endpoint=pending.endpoint_id, payment=pending.payment_id)
     if attempt is not None:
@@ -424,7 +239,7 @@ def record_failure(
     wait_us = max(
         requested_wait_us, schedule.get_retry_delay_us(pending.attempts + 1, pending.payment_id)
     )
-    yield from _AGAIN.all(**_to_claim_key(pending), next_us=None if given_up else now_us + wait_us)
+    yield from _AGAIN.all(**to_claim_key(pending), next_us=None if given_up else now_us + wait_us)
     if counted is None:
         return EndpointState.PAUSED
     yield _to_attempt_query(attempt, counted.attempts, policy.attempt_log_size)
@@ -444,44 +259,20 @@ def record_failure(
 @operation
 def halt(delivery: WebhookDeliveryClaim, reason: str, now_us: int) -> Op[None]:
     """Pause an endpoint that cannot receive anything until an operator acts; free the claim."""
-    yield _BACK(**_to_claim_key(delivery.pending), now_us=now_us)
+    yield from claims.release([delivery], now_us)
     yield from endpoints.pause(delivery.endpoint.id, reason)
 
 
 @operation
 def shelve(delivery: WebhookDeliveryClaim) -> Op[None]:
     """Shelve a claimed delivery until the operator, or a new event, resumes it."""
-    yield _SHELVE(**_to_claim_key(delivery.pending))
+    yield _SHELVE(**to_claim_key(delivery.pending))
 
 
 @operation
 def resume(endpoint_id: str, payment_id: str, now_us: int) -> Op[None]:
     """Resume a shelved delivery; part of an operation."""
     yield _TAKE_UP(endpoint=endpoint_id, payment=payment_id, now_us=now_us)
-
-
-@operation
-def release(claimed_deliveries: Collection[WebhookDeliveryClaim], now_us: int) -> Op[None]:
-    """Release unconcluded claims from a time on."""
-    if claimed_deliveries:
-        yield _BACK.bind_many(
-            [
-                {**_to_claim_key(delivery.pending), "now_us": now_us}
-                for delivery in claimed_deliveries
-            ]
-        )
-
-
-@operation
-def has_claims() -> Op[bool]:
-    """Return True if any process has a claim."""
-    return (yield from _CLAIMED.any())
-
-
-@operation
-def release_all(now_us: int) -> Op[None]:
-    """Release all claims, for a process that knows that it is alone."""
-    yield _FREE(now_us=now_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -501,22 +292,6 @@ def get_stats() -> Op[DeliveryStats]:
     """Return the undelivered events of all endpoints; the oldest counts active deliveries only."""
     oldest_us, pending_count = yield from _FIGURES.single()
     return DeliveryStats(pending_count, oldest_us, len((yield from _PAUSED.all())))
-
-
-def _to_claim_key(pending: WebhookDelivery) -> Mapping[str, object]:
-    return {
-        "endpoint": pending.endpoint_id,
-        "payment": pending.payment_id,
-        "held": pending.epoch + 1,
-    }
-
-
-def _to_claim_params(pending: WebhookDelivery, until_us: int) -> Mapping[str, object]:
-    return {
-        "endpoint": pending.endpoint_id,
-        "payment": pending.payment_id,
-        "until": until_us,
-    }
 
 
 def _to_attempt_query(attempt: WebhookAttempt, n: int, attempt_log_size: int) -> Query:

@@ -10,16 +10,16 @@ from sqlalchemy import Text, delete, func, null, or_, select, update
 
 from florin_server.db.engine.query import Command, Op, Statement, columns, insert, operation, param
 from florin_server.db.tables.tables import (
-    webhook_attempt,
-    webhook_delivery,
-    webhook_endpoint,
-    webhook_secret,
+    webhook_attempt_table,
+    webhook_delivery_table,
+    webhook_endpoint_table,
+    webhook_secret_table,
 )
 from florin_server.domain.sealed import Ciphertext
 from florin_server.domain.webhooks.endpoint import EndpointState, WebhookAttempt, WebhookEndpoint
 
-_COLUMNS = columns(webhook_endpoint, WebhookEndpoint)
-_endpoint, _secret = webhook_endpoint.c, webhook_secret.c
+_COLUMNS = columns(webhook_endpoint_table, WebhookEndpoint)
+_endpoint, _secret = webhook_endpoint_table.c, webhook_secret_table.c
 _OWN = (
     _endpoint.id == param("id_"),
     _endpoint.partner_id == param("partner"),
@@ -37,7 +37,7 @@ class SigningSecret(NamedTuple):
 
 
 _ADD = Statement(
-    insert(webhook_endpoint)
+    insert(webhook_endpoint_table)
     .on_conflict_do_nothing(index_elements=["owner", "live", "url"])
     .returning(_endpoint.id),
     str,
@@ -70,17 +70,17 @@ _LIST = Statement(
     WebhookEndpoint,
 )
 _CHANGE = Command(
-    update(webhook_endpoint)
+    update(webhook_endpoint_table)
     .where(_endpoint.id == param("id_"))
     .values(url=param("address"), events=param("event_types"), description=param("about"))
 )
 _PAUSE = Command(
-    update(webhook_endpoint)
+    update(webhook_endpoint_table)
     .where(_endpoint.id == param("id_"))
     .values(state=EndpointState.PAUSED, paused_reason=param("why"))
 )
 _RESUME = Command(
-    update(webhook_endpoint)
+    update(webhook_endpoint_table)
     .where(_endpoint.id == param("id_"))
     .values(
         state=EndpointState.ACTIVE,
@@ -92,20 +92,20 @@ _RESUME = Command(
 )
 # deliveries given up during the pause are tried again too
 _WAKE = Command(
-    update(webhook_delivery)
-    .where(webhook_delivery.c.endpoint_id == param("id_"))
+    update(webhook_delivery_table)
+    .where(webhook_delivery_table.c.endpoint_id == param("id_"))
     .values(next_at_us=param("now_us"), since_us=param("now_us"), attempts=0)
 )
 _FORGET = tuple(
     Command(delete(table).where(table.c[column] == param("id_")))
     for table, column in (
-        (webhook_delivery, "endpoint_id"),
-        (webhook_attempt, "endpoint_id"),
-        (webhook_secret, "endpoint_id"),
-        (webhook_endpoint, "id"),
+        (webhook_delivery_table, "endpoint_id"),
+        (webhook_attempt_table, "endpoint_id"),
+        (webhook_secret_table, "endpoint_id"),
+        (webhook_endpoint_table, "id"),
     )
 )
-_PUT_SECRET = Command(insert(webhook_secret))
+_PUT_SECRET = Command(insert(webhook_secret_table))
 _SECRETS = Statement(
     select(
         _secret.n,
@@ -124,7 +124,7 @@ _SECRETS = Statement(
     sealed=Ciphertext,
 )
 _END_SECRETS = Command(
-    update(webhook_secret)
+    update(webhook_secret_table)
     .where(
         _secret.endpoint_id == param("id_"),
         or_(_secret.expires_at_us.is_(None), _secret.expires_at_us > param("until")),
@@ -132,7 +132,7 @@ _END_SECRETS = Command(
     .values(expires_at_us=param("until"))
 )
 _DROP_SECRETS = Command(
-    delete(webhook_secret).where(
+    delete(webhook_secret_table).where(
         _secret.endpoint_id == param("id_"),
         or_(_secret.n <= param("old"), _secret.expires_at_us <= param("now_us")),
     )
@@ -141,12 +141,12 @@ _NEWEST_SECRET = Statement(
     select(func.coalesce(func.max(_secret.n), 0)).where(_secret.endpoint_id == param("id_")), int
 )
 _ATTEMPTS = Statement(
-    select(*columns(webhook_attempt, WebhookAttempt))
+    select(*columns(webhook_attempt_table, WebhookAttempt))
     .where(
-        webhook_attempt.c.endpoint_id == param("id_"),
-        or_(param("of", Text).is_(None), webhook_attempt.c.payment_id == param("of", Text)),
+        webhook_attempt_table.c.endpoint_id == param("id_"),
+        or_(param("of", Text).is_(None), webhook_attempt_table.c.payment_id == param("of", Text)),
     )
-    .order_by(webhook_attempt.c.n.desc())
+    .order_by(webhook_attempt_table.c.n.desc())
     .limit(param("limit")),
     WebhookAttempt,
 )

@@ -24,11 +24,11 @@ from florin_server.db.engine.query import (
     param,
 )
 from florin_server.db.tables.tables import (
-    payment,
-    payment_event,
-    payment_settled,
-    refund_event,
-    webhook_delivery,
+    payment_event_table,
+    payment_settled_table,
+    payment_table,
+    refund_event_table,
+    webhook_delivery_table,
 )
 from florin_server.domain.payments.state import CREATED_CAUSE
 from florin_server.domain.webhooks.endpoint import SETTLED_TYPE, WebhookEndpoint
@@ -37,8 +37,8 @@ from florin_server.money.outbox.store import events
 # payments that one page reads, and the number of waiting deliveries at which none is added
 PAGE = 200
 WAITING_MAX = 1_000
-_delivery = webhook_delivery.c
-_again = insert(webhook_delivery)
+_delivery = webhook_delivery_table.c
+_again = insert(webhook_delivery_table)
 _new = _again.excluded
 # events that are due anyway are never filtered out; two different filters cancel each other
 _filters = and_(
@@ -79,33 +79,33 @@ _AGAIN = Command(
         },
     )
 )
-_done = payment_settled.c
+_done = payment_settled_table.c
 _PLACES: Select[Any] = select(
-    payment.c.id.label("payment_id"), events.newest_place().label("place")
-).outerjoin_from(payment, payment_settled, _done.payment_id == payment.c.id)
-_PLACE = Statement(_PLACES.where(payment.c.id == param("payment_id")), _Place)
+    payment_table.c.id.label("payment_id"), events.newest_place().label("place")
+).outerjoin_from(payment_table, payment_settled_table, _done.payment_id == payment_table.c.id)
+_PLACE = Statement(_PLACES.where(payment_table.c.id == param("payment_id")), _Place)
 _OF_OWNER = (
-    payment.c.partner_id == param("partner"),
-    payment.c.live == param("is_live"),
-    or_(param("merchant", Text) == "", payment.c.merchant_id == param("merchant", Text)),
+    payment_table.c.partner_id == param("partner"),
+    payment_table.c.live == param("is_live"),
+    or_(param("merchant", Text) == "", payment_table.c.merchant_id == param("merchant", Text)),
 )
-_NEWEST = Statement(_PLACES.where(is_in(payment.c.id, "ids"), *_OF_OWNER), _Place)
+_NEWEST = Statement(_PLACES.where(is_in(payment_table.c.id, "ids"), *_OF_OWNER), _Place)
 
 
 def _page_statement(*owner: ColumnElement[bool]) -> Statement[str]:
     """Select an owner's payments above an id, by id, which is the order of creation."""
     return Statement(
-        select(payment.c.id)
-        .where(*owner, payment.c.id > param("after"))
-        .order_by(payment.c.id)
+        select(payment_table.c.id)
+        .where(*owner, payment_table.c.id > param("after"))
+        .order_by(payment_table.c.id)
         .limit(param("limit")),
         str,
     )
 
 
 _OF_PARTNER = _page_statement(_OF_OWNER[0], _OF_OWNER[1])
-_OF_MERCHANT = _page_statement(payment.c.merchant_id == param("merchant", Text))
-_refund_event = refund_event.c
+_OF_MERCHANT = _page_statement(payment_table.c.merchant_id == param("merchant", Text))
+_refund_event = refund_event_table.c
 
 
 def _later_statement(table: Any) -> Statement[_LaterChange]:
@@ -124,9 +124,9 @@ def _later_statement(table: Any) -> Statement[_LaterChange]:
     )
 
 
-_REFUNDED = _later_statement(refund_event)
-_SETTLED = _later_statement(payment_settled)
-_event = payment_event.c
+_REFUNDED = _later_statement(refund_event_table)
+_SETTLED = _later_statement(payment_settled_table)
+_event = payment_event_table.c
 _FIRST = Statement(
     select(_event.payment_id, func.min(_event.version).label("place"))
     .where(
@@ -139,8 +139,8 @@ _FIRST = Statement(
 )
 _FIRST_OF_REFUND = Statement(
     select(_refund_event.payment_id, func.min(events.place_of_refund_event()).label("place"))
-    .join_from(refund_event, payment, payment.c.id == _refund_event.payment_id)
-    .outerjoin(payment_settled, _done.payment_id == _refund_event.payment_id)
+    .join_from(refund_event_table, payment_table, payment_table.c.id == _refund_event.payment_id)
+    .outerjoin(payment_settled_table, _done.payment_id == _refund_event.payment_id)
     .where(
         is_in(_refund_event.payment_id, "ids"),
         _refund_event.at_us >= param("since_us"),
@@ -151,7 +151,7 @@ _FIRST_OF_REFUND = Statement(
 )
 _SETTLEMENT = Statement(
     select(_done.payment_id, events.place_of_settlement().label("place"))
-    .join_from(payment_settled, payment, payment.c.id == _done.payment_id)
+    .join_from(payment_settled_table, payment_table, payment_table.c.id == _done.payment_id)
     .where(is_in(_done.payment_id, "ids"), _done.at_us >= param("since_us")),
     _Place,
 )

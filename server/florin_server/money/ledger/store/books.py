@@ -11,13 +11,17 @@ from sqlalchemy import ColumnElement, Select, Text, select, text, tuple_
 
 from florin_server.db.engine.query import Op, Statement, operation, param, sum_u256
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
-from florin_server.db.tables.tables import chain_tx, ledger_journal, ledger_transfer
+from florin_server.db.tables.tables import (
+    chain_tx_table,
+    ledger_journal_table,
+    ledger_transfer_table,
+)
 from florin_server.domain.ledger import accounts, journals, postings
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import payouts
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 
 WalletAsset = tuple[str, str]
 """A CAIP-10 account and a CAIP-19 asset."""
@@ -30,20 +34,20 @@ _LAST = "~"  # account names begin with a kind, so that each is below it
 
 
 def _select_sums(side: ColumnElement[str]) -> Select[Any]:
-    asset = ledger_transfer.c.asset
-    total = sum_u256(ledger_transfer.c.amount).label("total")
+    asset = ledger_transfer_table.c.asset
+    total = sum_u256(ledger_transfer_table.c.amount).label("total")
     sums = select(side.label("account"), asset, total)
     return sums.where(side < param("end")).group_by(side, asset)
 
 
 def _page(side: ColumnElement[str]) -> Select[Any]:
-    asset = ledger_transfer.c.asset
+    asset = ledger_transfer_table.c.asset
     position = tuple_(param("account", Text), param("asset_", Text))
     page = _select_sums(side).where(tuple_(side, asset) > position)
     return page.order_by(side, asset).limit(param("most"))
 
 
-_SIDES = (ledger_transfer.c.debit, ledger_transfer.c.credit)
+_SIDES = (ledger_transfer_table.c.debit, ledger_transfer_table.c.credit)
 
 
 class _Total(NamedTuple):
@@ -68,28 +72,33 @@ _DEBITS, _CREDITS = (
 )
 _DEBIT_PAGE, _CREDIT_PAGE = (Statement(_page(side), _Total) for side in _SIDES)
 _KEYS = Statement(
-    select(ledger_journal.c.idem_key).where(
-        ledger_journal.c.idem_key >= param("first"), ledger_journal.c.idem_key < param("end")
+    select(ledger_journal_table.c.idem_key).where(
+        ledger_journal_table.c.idem_key >= param("first"),
+        ledger_journal_table.c.idem_key < param("end"),
     ),
     str,
 )
-_BUSY = Statement(select(chain_tx.c.chain_id).where(text(OPEN_TX_PREDICATE)).distinct(), str)
+_BUSY = Statement(select(chain_tx_table.c.chain_id).where(text(OPEN_TX_PREDICATE)).distinct(), str)
 _ENTRIES = Statement(
     select(
-        ledger_journal.c.idem_key.label("key"),
-        ledger_journal.c.at_us,
-        ledger_journal.c.tx_hash,
-        ledger_journal.c.note,
-        ledger_transfer.c.debit,
-        ledger_transfer.c.credit,
-        ledger_transfer.c.asset,
-        ledger_transfer.c.amount,
+        ledger_journal_table.c.idem_key.label("key"),
+        ledger_journal_table.c.at_us,
+        ledger_journal_table.c.tx_hash,
+        ledger_journal_table.c.note,
+        ledger_transfer_table.c.debit,
+        ledger_transfer_table.c.credit,
+        ledger_transfer_table.c.asset,
+        ledger_transfer_table.c.amount,
     )
     .join_from(
-        ledger_journal, ledger_transfer, ledger_transfer.c.idem_key == ledger_journal.c.idem_key
+        ledger_journal_table,
+        ledger_transfer_table,
+        ledger_transfer_table.c.idem_key == ledger_journal_table.c.idem_key,
     )
-    .where(ledger_journal.c.payment_id == param("payment_id"))
-    .order_by(ledger_journal.c.at_us, ledger_journal.c.idem_key, ledger_transfer.c.n),
+    .where(ledger_journal_table.c.payment_id == param("payment_id"))
+    .order_by(
+        ledger_journal_table.c.at_us, ledger_journal_table.c.idem_key, ledger_transfer_table.c.n
+    ),
     LedgerEntry,
     posting=LedgerPosting,
 )
@@ -151,7 +160,7 @@ def read_snapshot(chain_accounting: Mapping[str, ChainAccounting]) -> Op[BookSna
     coming: dict[WalletAsset, int] = defaultdict(int)
     going: dict[WalletAsset, int] = defaultdict(int)
     for chain_id, chain in chain_accounting.items():
-        for item in (yield from chain_txs.list_unsettled(chain_id)):
+        for item in (yield from settlement_items.list_unsettled(chain_id)):
             for account, value in chain.expected_credits(item.option).items():
                 coming[account, item.option.asset] += value
         for payout in (yield from payouts.list_submitted(chain_id)):

@@ -26,7 +26,7 @@ from florin_server.db.engine.query import (
     sum_u256,
     to_row_params,
 )
-from florin_server.db.tables.tables import ledger_journal, ledger_transfer
+from florin_server.db.tables.tables import ledger_journal_table, ledger_transfer_table
 from florin_server.domain.ledger import accounts, journals
 from florin_server.domain.ledger.postings import reverse_postings
 from florin_server.domain.settlement.chain_txs import LedgerPosting
@@ -76,22 +76,24 @@ class _Transfer(NamedTuple):
 
 
 _POST = Statement(
-    insert(ledger_journal).on_conflict_do_nothing().returning(ledger_journal.c.type), str
+    insert(ledger_journal_table).on_conflict_do_nothing().returning(ledger_journal_table.c.type),
+    str,
 )
-_TRANSFER = Command(insert(ledger_transfer))
+_TRANSFER = Command(insert(ledger_transfer_table))
 
 
 def _select_total(side: str) -> Select[tuple[int]]:
-    return select(sum_u256(ledger_transfer.c.amount)).where(
-        ledger_transfer.c[side] == param("account"), ledger_transfer.c.asset == param("asset")
+    return select(sum_u256(ledger_transfer_table.c.amount)).where(
+        ledger_transfer_table.c[side] == param("account"),
+        ledger_transfer_table.c.asset == param("asset"),
     )
 
 
 def _select_totals(side: str) -> Select[tuple[str, int]]:
-    account = ledger_transfer.c[side]
+    account = ledger_transfer_table.c[side]
     return (
-        select(account.label("account"), sum_u256(ledger_transfer.c.amount).label("total"))
-        .where(is_in(account, "accounts"), ledger_transfer.c.asset == param("asset"))
+        select(account.label("account"), sum_u256(ledger_transfer_table.c.amount).label("total"))
+        .where(is_in(account, "accounts"), ledger_transfer_table.c.asset == param("asset"))
         .group_by(account)
     )
 
@@ -101,43 +103,47 @@ _CREDITS_BY_ACCOUNT = Statement(_select_totals("credit"), _Total)
 _DEBITS = Statement.nullable(_select_total("debit"), int)
 _CREDITS = Statement.nullable(_select_total("credit"), int)
 _BOOKED = Statement(
-    select(ledger_journal.c.idem_key).where(is_in(ledger_journal.c.idem_key, "keys")), str
+    select(ledger_journal_table.c.idem_key).where(is_in(ledger_journal_table.c.idem_key, "keys")),
+    str,
 )
 _JOURNALS = Statement(
-    select(ledger_journal.c.idem_key, ledger_journal.c.note)
-    .where(ledger_journal.c.idem_key > param("after"))
-    .order_by(ledger_journal.c.idem_key)
+    select(ledger_journal_table.c.idem_key, ledger_journal_table.c.note)
+    .where(ledger_journal_table.c.idem_key > param("after"))
+    .order_by(ledger_journal_table.c.idem_key)
     .limit(param("limit")),
     _NotedKey,
 )
 _JOURNAL = Statement(
-    select(ledger_journal.c.type, ledger_journal.c.payment_id, ledger_journal.c.tx_hash).where(
-        ledger_journal.c.idem_key == param("key")
-    ),
+    select(
+        ledger_journal_table.c.type,
+        ledger_journal_table.c.payment_id,
+        ledger_journal_table.c.tx_hash,
+    ).where(ledger_journal_table.c.idem_key == param("key")),
     _Journal,
 )
 _TRANSFERS_OF = Statement(
     select(
-        ledger_transfer.c.debit,
-        ledger_transfer.c.credit,
-        ledger_transfer.c.asset,
-        ledger_transfer.c.amount,
+        ledger_transfer_table.c.debit,
+        ledger_transfer_table.c.credit,
+        ledger_transfer_table.c.asset,
+        ledger_transfer_table.c.amount,
     )
-    .where(ledger_transfer.c.idem_key == param("key"))
-    .order_by(ledger_transfer.c.n),
+    .where(ledger_transfer_table.c.idem_key == param("key"))
+    .order_by(ledger_transfer_table.c.n),
     LedgerPosting,
 )
 _TRANSFERS = Statement(
-    select(ledger_transfer)
+    select(ledger_transfer_table)
     .where(
         or_(
-            ledger_transfer.c.idem_key > param("after"),
+            ledger_transfer_table.c.idem_key > param("after"),
             and_(
-                ledger_transfer.c.idem_key == param("after"), ledger_transfer.c.n > param("after_n")
+                ledger_transfer_table.c.idem_key == param("after"),
+                ledger_transfer_table.c.n > param("after_n"),
             ),
         )
     )
-    .order_by(ledger_transfer.c.idem_key, ledger_transfer.c.n)
+    .order_by(ledger_transfer_table.c.idem_key, ledger_transfer_table.c.n)
     .limit(param("limit")),
     _Transfer,
     posting=LedgerPosting,

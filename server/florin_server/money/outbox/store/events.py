@@ -13,9 +13,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 
 from florin_server.db.engine.query import Op, Statement, operation, param
-from florin_server.db.tables.tables import payment as payment_table
-from florin_server.db.tables.tables import payment_event, payment_settled, refund_event
-from florin_server.db.tables.tables import refund as refund_table
+from florin_server.db.tables.tables import (
+    payment_event_table,
+    payment_settled_table,
+    payment_table,
+    refund_event_table,
+    refund_table,
+)
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import Payment, PaymentStatus, Refund, RefundStatus
 from florin_server.domain.webhooks.endpoint import (
@@ -25,7 +29,11 @@ from florin_server.domain.webhooks.endpoint import (
 )
 from florin_server.domain.webhooks.snapshot import PaymentEvent, PaymentSettlement, refund_at
 
-_event, _refund_event, _settled = payment_event.c, refund_event.c, payment_settled.c
+_event, _refund_event, _settled = (
+    payment_event_table.c,
+    refund_event_table.c,
+    payment_settled_table.c,
+)
 
 
 class _PaymentChange(NamedTuple):
@@ -64,7 +72,7 @@ _REFUND_EVENTS = Statement(
         *refund_table.c,
     )
     .join_from(
-        refund_event,
+        refund_event_table,
         refund_table,
         and_(
             refund_table.c.payment_id == _refund_event.payment_id,

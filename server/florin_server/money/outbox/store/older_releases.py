@@ -25,16 +25,16 @@ from florin_server.db.engine.query import (
     param,
 )
 from florin_server.db.tables.tables import (
-    covering_payout,
-    payment,
-    payment_settled,
-    payout,
-    process,
-    refund,
-    refund_event,
-    webhook_endpoint,
+    covering_payout_table,
+    installation_table,
+    payment_settled_table,
+    payment_table,
+    payout_table,
+    process_table,
+    refund_event_table,
+    refund_table,
+    webhook_endpoint_table,
 )
-from florin_server.db.tables.tables import installation as installation_table
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.webhooks.endpoint import BODY_FORMAT
@@ -60,90 +60,93 @@ _SHARE = Statement(_VALUE.with_for_update(read=True), str)
 _LOCK = Statement(_VALUE.with_for_update(), str)
 _FORGET = Command(delete(installation_table).where(installation_table.c.name == param("name_")))
 _OLDER = Statement(
-    select(process.c.id).where(process.c.revision < param("revision_")).limit(1), str
+    select(process_table.c.id).where(process_table.c.revision < param("revision_")).limit(1), str
 )
 # the balances that were paid out meanwhile, in the form that payouts record now
 _COVERING = Command(
-    insert(covering_payout)
+    insert(covering_payout_table)
     .from_select(
-        [column.name for column in covering_payout.c],
+        [column.name for column in covering_payout_table.c],
         select(
-            payout.c.completed_at_us,
-            payout.c.id,
-            payout.c.merchant_id,
-            payout.c.asset,
-            payout.c.value,
-            payout.c.tx_id,
+            payout_table.c.completed_at_us,
+            payout_table.c.id,
+            payout_table.c.merchant_id,
+            payout_table.c.asset,
+            payout_table.c.value,
+            payout_table.c.tx_id,
         ).where(
-            payout.c.kind == PayoutKind.BALANCE,
-            payout.c.status == PayoutStatus.DONE,
-            payout.c.completed_at_us >= param("since_us"),
+            payout_table.c.kind == PayoutKind.BALANCE,
+            payout_table.c.status == PayoutStatus.DONE,
+            payout_table.c.completed_at_us >= param("since_us"),
         ),
     )
     .on_conflict_do_nothing()
 )
 _PAGE = Statement(
-    select(payment.c.id)
-    .where(payment.c.id > param("after"))
-    .order_by(payment.c.id)
+    select(payment_table.c.id)
+    .where(payment_table.c.id > param("after"))
+    .order_by(payment_table.c.id)
     .limit(param("limit")),
     str,
 )
 # every other writer of an event of an ended payment locks it too
 _DIRECT = Statement(
-    select(payment.c.id)
+    select(payment_table.c.id)
     .where(
-        is_in(payment.c.id, "ids"),
-        payment.c.status == PaymentStatus.SUCCEEDED,
-        payment.c.settled_value.is_not(None),
-        payment.c.option_unit.is_not(None),
+        is_in(payment_table.c.id, "ids"),
+        payment_table.c.status == PaymentStatus.SUCCEEDED,
+        payment_table.c.settled_value.is_not(None),
+        payment_table.c.option_unit.is_not(None),
     )
-    .order_by(payment.c.id)
+    .order_by(payment_table.c.id)
     .with_for_update(),
     str,
 )
 _refunds = (
-    select(func.coalesce(func.max(refund_event.c.version), 0))
-    .where(refund_event.c.payment_id == payment.c.id)
-    .correlate(payment)
+    select(func.coalesce(func.max(refund_event_table.c.version), 0))
+    .where(refund_event_table.c.payment_id == payment_table.c.id)
+    .correlate(payment_table)
     .scalar_subquery()
 )
 # events of refunds keep their places
 _SETTLE = Statement(
-    insert(payment_settled)
+    insert(payment_settled_table)
     .from_select(
-        [column.name for column in payment_settled.c],
+        [column.name for column in payment_settled_table.c],
         select(
-            payment.c.id,
-            payment.c.updated_at_us,
-            payment.c.tx_id,
-            payment.c.option_unit,
-            payment.c.settled_value,
+            payment_table.c.id,
+            payment_table.c.updated_at_us,
+            payment_table.c.tx_id,
+            payment_table.c.option_unit,
+            payment_table.c.settled_value,
             _refunds,
-            payment.c.partner_id,
-            payment.c.live,
+            payment_table.c.partner_id,
+            payment_table.c.live,
         )
-        .where(is_in(payment.c.id, "ids"))
-        .order_by(payment.c.id),
+        .where(is_in(payment_table.c.id, "ids"))
+        .order_by(payment_table.c.id),
     )
     .on_conflict_do_nothing()
-    .returning(payment_settled.c.payment_id, payment_settled.c.at_us),
+    .returning(payment_settled_table.c.payment_id, payment_settled_table.c.at_us),
     _Settlement,
 )
-_paid = select(payment.c.value, payment.c.option_value).where(payment.c.id == refund.c.payment_id)
+_paid = select(payment_table.c.value, payment_table.c.option_value).where(
+    payment_table.c.id == refund_table.c.payment_id
+)
 # they refunded the whole payment, and stored no amount in its own unit
 _WHOLE = Command(
-    update(refund)
+    update(refund_table)
     .where(
-        is_in(refund.c.payment_id, "ids"),
-        refund.c.payment_value == 0,
-        refund.c.value == _paid.with_only_columns(payment.c.option_value).scalar_subquery(),
+        is_in(refund_table.c.payment_id, "ids"),
+        refund_table.c.payment_value == 0,
+        refund_table.c.value
+        == _paid.with_only_columns(payment_table.c.option_value).scalar_subquery(),
     )
-    .values(payment_value=_paid.with_only_columns(payment.c.value).scalar_subquery())
+    .values(payment_value=_paid.with_only_columns(payment_table.c.value).scalar_subquery())
 )
 _FORMAT = Command(
-    update(webhook_endpoint)
-    .where(webhook_endpoint.c.version != BODY_FORMAT)
+    update(webhook_endpoint_table)
+    .where(webhook_endpoint_table.c.version != BODY_FORMAT)
     .values(version=BODY_FORMAT)
 )
 

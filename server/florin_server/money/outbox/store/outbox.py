@@ -9,15 +9,15 @@ from sqlalchemy.dialects.postgresql import Insert
 
 from florin_server.db.engine.query import Command, Op, insert, is_in, operation, param
 from florin_server.db.tables.tables import (
-    payment,
-    payment_settled,
-    webhook_delivery,
-    webhook_endpoint,
+    payment_settled_table,
+    payment_table,
+    webhook_delivery_table,
+    webhook_endpoint_table,
 )
 from florin_server.money.outbox.store import events
 
-_COLUMNS = [column.name for column in webhook_delivery.c]
-_endpoint, _delivery = webhook_endpoint.c, webhook_delivery.c
+_COLUMNS = [column.name for column in webhook_delivery_table.c]
+_endpoint, _delivery = webhook_endpoint_table.c, webhook_delivery_table.c
 
 
 def _select_rows(
@@ -26,24 +26,29 @@ def _select_rows(
     """Select the rows for endpoints of payments: from a place on, up to the newest."""
     query = (
         select(
-            *(_endpoint.id, payment.c.id, first - 1, events.newest_place()),
+            *(_endpoint.id, payment_table.c.id, first - 1, events.newest_place()),
             *(literal(0), at_us, at_us, false(), literal(0)),
             *(literal(-1), literal("")),
         )
         .join_from(
-            payment,
-            webhook_endpoint,
-            or_(_endpoint.owner == payment.c.merchant_id, _endpoint.owner == payment.c.partner_id),
+            payment_table,
+            webhook_endpoint_table,
+            or_(
+                _endpoint.owner == payment_table.c.merchant_id,
+                _endpoint.owner == payment_table.c.partner_id,
+            ),
         )
-        .outerjoin(payment_settled, payment_settled.c.payment_id == payment.c.id)
+        .outerjoin(payment_settled_table, payment_settled_table.c.payment_id == payment_table.c.id)
         # merchants can choose their ids, so an owner alone proves nothing
         .where(
-            which, _endpoint.partner_id == payment.c.partner_id, _endpoint.live == payment.c.live
+            which,
+            _endpoint.partner_id == payment_table.c.partner_id,
+            _endpoint.live == payment_table.c.live,
         )
     )
     # all lockers lock rows in one order
-    ordered = query.order_by(_endpoint.id, payment.c.id)
-    return insert(webhook_delivery).from_select(_COLUMNS, ordered)
+    ordered = query.order_by(_endpoint.id, payment_table.c.id)
+    return insert(webhook_delivery_table).from_select(_COLUMNS, ordered)
 
 
 def _enqueue_command(new: Insert) -> Command:
@@ -64,14 +69,18 @@ def _enqueue_command(new: Insert) -> Command:
 
 # a settlement by the paying transaction is queued with the success
 _ENQUEUE_CHANGES = _enqueue_command(
-    _select_rows(payment.c.version, payment.c.updated_at_us, is_in(payment.c.id, "ids"))
+    _select_rows(
+        payment_table.c.version, payment_table.c.updated_at_us, is_in(payment_table.c.id, "ids")
+    )
 )
 _ENQUEUE_SETTLEMENTS = _enqueue_command(
-    _select_rows(events.newest_place(), payment_settled.c.at_us, is_in(payment.c.id, "ids"))
+    _select_rows(
+        events.newest_place(), payment_settled_table.c.at_us, is_in(payment_table.c.id, "ids")
+    )
 )
 _ENQUEUE_REFUND_CHANGE = _enqueue_command(
     _select_rows(
-        events.newest_place(), param("at_us", BigInteger), payment.c.id == param("payment_id")
+        events.newest_place(), param("at_us", BigInteger), payment_table.c.id == param("payment_id")
     )
 )
 

@@ -29,7 +29,7 @@ from florin_server.limits.context import LimitContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import funding, relayer_funds, worth
 from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
-from florin_server.money.payments.service.price import find_price
+from florin_server.money.payments.service.price import AssetPrice, find_price
 from florin_server.money.payments.store import new_options, payments
 from florin_server.money.payouts.service.opening import list_openable, list_receiving_accounts
 from florin_server.money.settlement import service as gas_budgets
@@ -213,11 +213,9 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     accounts_by_payer: Mapping[str, str],
     context: _SearchContext,
 ) -> list[PaymentOption]:
-    failing = app.chains[rail.chain_id].describe_settlement_problem(app.clock.steady_us())
-    unfunded = "" if failing else await relayer_funds.describe_problem(app, rail)
-    if stalled := rail.nodes.stall_problem or failing or unfunded:
+    if problem := await _find_chain_problem(app, rail):
         # its signature could lapse before the chain recovers
-        _log.warning("chain %s is left out of options: %s", rail.chain_id, stalled)
+        _log.warning("chain %s is left out of options: %s", rail.chain_id, problem)
         return []
     # one read of the registry: a check can remove an asset while the chain is called
     assets = rail.assets
@@ -254,14 +252,6 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     now_us = app.clock.now_us()
     lapses_at = min(now_us // 1_000_000 + app.settings.quote_s, payment.expires_at)
 
-    def quote(means: PayableAsset) -> PriceQuote | None:
-        cost = costs[means.asset]
-        if cost.rate is None:
-            return None
-        # a quote keeps its time, and therefore its id
-        expires_at = context.quote_expiries.get((means.payer, means.asset, cost.value), lapses_at)
-        return PriceQuote(cost.rate, expires_at)
-
     return [
         replace(
             offer := rail.offers.build_option(
@@ -273,7 +263,7 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
                     prices[means.asset],
                     split := splits[means.asset],
                     now_us,
-                    quote(means),
+                    _build_quote(means, costs[means.asset], context, lapses_at),
                 )
             ),
             eta_s=_promise_s(app, rail, offer),
@@ -285,6 +275,23 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
         for means in payable
         if means.asset not in refused
     ]
+
+
+async def _find_chain_problem(app: _Context, rail: Rail) -> str:
+    """Return why nothing can be paid on a chain now; empty if it can."""
+    failing = app.chains[rail.chain_id].describe_settlement_problem(app.clock.steady_us())
+    unfunded = "" if failing else await relayer_funds.describe_problem(app, rail)
+    return rail.nodes.stall_problem or failing or unfunded
+
+
+def _build_quote(
+    means: PayableAsset, cost: AssetPrice, context: _SearchContext, lapses_at: int
+) -> PriceQuote | None:
+    """Return the quote of a converted price; a repeated quote keeps its time, and so its id."""
+    if cost.rate is None:
+        return None
+    expires_at = context.quote_expiries.get((means.payer, means.asset, cost.value), lapses_at)
+    return PriceQuote(cost.rate, expires_at)
 
 
 def _promise_s(app: ChainContext, rail: Rail, offer: PaymentOption) -> int:

@@ -6,24 +6,24 @@ from sqlalchemy import and_, exists, or_, select
 
 from florin_server.db.engine.query import Op, Statement, operation, param
 from florin_server.db.tables.tables import (
-    confirm,
-    held_money,
-    issued,
-    ledger_journal,
+    confirmation_table,
+    held_money_table,
+    ledger_journal_table,
+    resolved_build_table,
 )
 from florin_server.domain.ledger import journals
 
 _OF_PAYMENT = (
     # a wallet submitted a signature or a transaction, or the payment was seen on the chain
-    confirm.c.payment_id == param("payment_id"),
+    confirmation_table.c.payment_id == param("payment_id"),
     # a wallet fetched what it signs, and may have sent it without a confirm
-    issued.c.payment_id == param("payment_id"),
+    resolved_build_table.c.payment_id == param("payment_id"),
     # money that came late, or from a blocked payer
-    held_money.c.payment_id == param("payment_id"),
+    held_money_table.c.payment_id == param("payment_id"),
     and_(
-        ledger_journal.c.idem_key > param("from_key"),
-        ledger_journal.c.idem_key < param("to_key"),
-        ledger_journal.c.payment_id == param("payment_id"),
+        ledger_journal_table.c.idem_key > param("from_key"),
+        ledger_journal_table.c.idem_key < param("to_key"),
+        ledger_journal_table.c.payment_id == param("payment_id"),
     ),
 )
 _TRACES = Statement(

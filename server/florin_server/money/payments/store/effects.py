@@ -17,18 +17,20 @@ from florin_server.db.engine.query import (
     to_row_params,
     upsert,
 )
-from florin_server.db.tables.tables import payment_effect
+from florin_server.db.tables.tables import payment_effect_table
 from florin_server.domain.receipts.effect import PaymentEffect
 from florin_server.domain.settlement.chain_txs import PaymentOutcome
 
-_PUT = Command(upsert(payment_effect, "payment_id"))
+_PUT = Command(upsert(payment_effect_table, "payment_id"))
 _GET = Statement(
-    select(*columns(payment_effect, PaymentEffect)).where(
-        payment_effect.c.payment_id == param("payment_id")
+    select(*columns(payment_effect_table, PaymentEffect)).where(
+        payment_effect_table.c.payment_id == param("payment_id")
     ),
     PaymentEffect,
 )
-_FORGET = Command(delete(payment_effect).where(is_in(payment_effect.c.payment_id, "ids")))
+_FORGET = Command(
+    delete(payment_effect_table).where(is_in(payment_effect_table.c.payment_id, "ids"))
+)
 
 
 @operation

@@ -7,22 +7,22 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Select, exists, func, select
 
 from florin_server.db.engine.query import Op, Statement, operation
-from florin_server.db.tables.tables import payment, payment_event
+from florin_server.db.tables.tables import payment_event_table, payment_table
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payments.state import is_transition
 
 
 def _previous_value(column: ColumnElement[Any]) -> ColumnElement[Any]:
     """Return the column's value in the payment's previous change; null for the first change."""
-    event = payment_event.c
+    event = payment_event_table.c
     return func.lag(column).over(partition_by=event.payment_id, order_by=event.version)
 
 
 _steps = select(
-    *(payment_event.c.payment_id, payment_event.c.version),
-    *(payment_event.c.status, payment_event.c.cause),
-    _previous_value(payment_event.c.status).label("before"),
-    _previous_value(payment_event.c.version).label("former"),
+    *(payment_event_table.c.payment_id, payment_event_table.c.version),
+    *(payment_event_table.c.status, payment_event_table.c.cause),
+    _previous_value(payment_event_table.c.status).label("before"),
+    _previous_value(payment_event_table.c.version).label("former"),
 ).subquery()
 
 
@@ -57,11 +57,11 @@ _GAPS = Statement(
     _Payments,
 )
 _UNRECORDED = Statement(
-    _count_by(payment.c.id).where(
+    _count_by(payment_table.c.id).where(
         ~exists().where(
-            payment_event.c.payment_id == payment.c.id,
-            payment_event.c.version == payment.c.version,
-            payment_event.c.status == payment.c.status,
+            payment_event_table.c.payment_id == payment_table.c.id,
+            payment_event_table.c.version == payment_table.c.version,
+            payment_event_table.c.status == payment_table.c.status,
         )
     ),
     _Payments,

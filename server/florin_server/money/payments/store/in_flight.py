@@ -12,43 +12,45 @@ from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE, UNSETTLED_PR
 from florin_server.db.tables.payouts import OWED_PREDICATE
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.db.tables.tables import (
-    chain_tx,
-    confirm,
-    held_money,
-    payment,
-    payment_option,
-    payout,
+    chain_tx_table,
+    confirmation_table,
+    held_money_table,
+    payment_option_table,
+    payment_table,
+    payout_table,
 )
 
 _OFFERED = Statement(
-    select(func.count(distinct(payment.c.id)))
-    .join_from(payment, payment_option, payment_option.c.payment_id == payment.c.id)
-    .where(text(UNCONFIRMED_PREDICATE), payment_option.c.chain_id == param("chain_id")),
+    select(func.count(distinct(payment_table.c.id)))
+    .join_from(
+        payment_table, payment_option_table, payment_option_table.c.payment_id == payment_table.c.id
+    )
+    .where(text(UNCONFIRMED_PREDICATE), payment_option_table.c.chain_id == param("chain_id")),
     int,
 )
 _CONFIRMED = Statement(
     select(func.count())
-    .select_from(confirm)
-    .where(text(UNSETTLED_PREDICATE), confirm.c.chain_id == param("chain_id")),
+    .select_from(confirmation_table)
+    .where(text(UNSETTLED_PREDICATE), confirmation_table.c.chain_id == param("chain_id")),
     int,
 )
 _SENT = Statement(
     select(func.count())
-    .select_from(chain_tx)
-    .where(text(OPEN_TX_PREDICATE), chain_tx.c.chain_id == param("chain_id")),
+    .select_from(chain_tx_table)
+    .where(text(OPEN_TX_PREDICATE), chain_tx_table.c.chain_id == param("chain_id")),
     int,
 )
 _OWED = Statement(
     select(func.count())
-    .select_from(payout)
-    .where(text(OWED_PREDICATE), payout.c.chain_id == param("chain_id")),
+    .select_from(payout_table)
+    .where(text(OWED_PREDICATE), payout_table.c.chain_id == param("chain_id")),
     int,
 )
 
 _HELD = Statement(
     select(func.count())
-    .select_from(held_money)
-    .where(text(UNRESOLVED_PREDICATE), held_money.c.chain_id == param("chain_id")),
+    .select_from(held_money_table)
+    .where(text(UNRESOLVED_PREDICATE), held_money_table.c.chain_id == param("chain_id")),
     int,
 )
 

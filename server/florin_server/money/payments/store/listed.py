@@ -13,12 +13,12 @@ from florin_server.accounts.store import merchants
 from florin_server.db.engine.query import Op, Statement, columns, is_in, operation
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
 from florin_server.db.tables.tables import (
-    chain_tx,
-    chain_tx_item,
-    payment_option,
-    refund,
+    chain_tx_item_table,
+    chain_tx_table,
+    payment_option_table,
+    payment_table,
+    refund_table,
 )
-from florin_server.db.tables.tables import payment as payment_table
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.money.payments.store import payments
@@ -71,42 +71,44 @@ class _OpenTransaction(NamedTuple):
 _FEES = Statement(
     select(
         payment_table.c.id,
-        payment_option.c.fee.label("total"),
-        payment_option.c.fee_fixed.label("fixed"),
-        payment_option.c.fee_basis_points.label("basis_points"),
+        payment_option_table.c.fee.label("total"),
+        payment_option_table.c.fee_fixed.label("fixed"),
+        payment_option_table.c.fee_basis_points.label("basis_points"),
     )
     .join_from(
         payment_table,
-        payment_option,
-        (payment_option.c.payment_id == payment_table.c.id)
-        & (payment_option.c.id == payment_table.c.option_id),
+        payment_option_table,
+        (payment_option_table.c.payment_id == payment_table.c.id)
+        & (payment_option_table.c.id == payment_table.c.option_id),
     )
     .where(is_in(payment_table.c.id, "ids")),
     _PaymentFee,
     fee=OptionFee,
 )
 _NONCES = Statement(
-    select(chain_tx.c.hash, chain_tx.c.nonce).where(
-        is_in(chain_tx.c.chain_id, "chains"), is_in(chain_tx.c.hash, "hashes")
+    select(chain_tx_table.c.hash, chain_tx_table.c.nonce).where(
+        is_in(chain_tx_table.c.chain_id, "chains"), is_in(chain_tx_table.c.hash, "hashes")
     ),
     _Transaction,
 )
 # few are open at a time
 _ON_THEIR_WAY = Statement(
-    select(chain_tx_item.c.payment_id, chain_tx.c.hash, chain_tx.c.nonce)
-    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    select(chain_tx_item_table.c.payment_id, chain_tx_table.c.hash, chain_tx_table.c.nonce)
+    .join_from(
+        chain_tx_table, chain_tx_item_table, chain_tx_item_table.c.tx_id == chain_tx_table.c.id
+    )
     .where(
         text(OPEN_TX_PREDICATE),
-        is_in(chain_tx.c.chain_id, "chains"),
-        chain_tx.c.state == TxState.SENT,
-        is_in(chain_tx_item.c.payment_id, "ids"),
+        is_in(chain_tx_table.c.chain_id, "chains"),
+        chain_tx_table.c.state == TxState.SENT,
+        is_in(chain_tx_item_table.c.payment_id, "ids"),
     ),
     _OpenTransaction,
 )
 _REFUNDS = Statement(
-    select(*columns(refund, Refund))
-    .where(is_in(refund.c.payment_id, "ids"))
-    .order_by(refund.c.payment_id, refund.c.ordinal),
+    select(*columns(refund_table, Refund))
+    .where(is_in(refund_table.c.payment_id, "ids"))
+    .order_by(refund_table.c.payment_id, refund_table.c.ordinal),
     Refund,
 )
 

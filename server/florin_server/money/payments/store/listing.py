@@ -23,7 +23,7 @@ from florin_server.db.engine.sums import (
     without_index,
 )
 from florin_server.db.tables.payments import HAS_PAYER_PREDICATE
-from florin_server.db.tables.tables import payment
+from florin_server.db.tables.tables import payment_table
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.domain.payments.payment import PaymentStatus
 
@@ -113,26 +113,29 @@ class _Revenue(NamedTuple):
 _STATUS_NOW = case(
     (
         and_(
-            payment.c.status == PaymentStatus.REQUIRES_ACTION,
-            payment.c.expires_at <= param("now_s"),
+            payment_table.c.status == PaymentStatus.REQUIRES_ACTION,
+            payment_table.c.expires_at <= param("now_s"),
         ),
         literal(PaymentStatus.EXPIRED, EnumText(PaymentStatus)),
     ),
-    else_=payment.c.status,
+    else_=payment_table.c.status,
 )
 # the unit that is paid, or to be paid
-_UNIT = func.coalesce(payment.c.option_unit, payment.c.unit)
+_UNIT = func.coalesce(payment_table.c.option_unit, payment_table.c.unit)
 _NAME = func.substr(_UNIT, len(_UNIT_PREFIX) + 1)
 _CONDITIONS: dict[str, ColumnElement[bool]] = {
-    "start_us": payment.c.created_at_us >= param("start_us"),
-    "end_us": payment.c.created_at_us < param("end_us"),
+    "start_us": payment_table.c.created_at_us >= param("start_us"),
+    "end_us": payment_table.c.created_at_us < param("end_us"),
     "statuses": is_in(_STATUS_NOW, "statuses"),
     "units": is_in(func.lower(_UNIT), "units"),
     "networks": is_in(func.substr(_NAME, 1, text_position(literal("/"), _NAME) - 1), "networks"),
-    "reference": text_position(param("reference"), payment.c.reference_id) > 0,
+    "reference": text_position(param("reference"), payment_table.c.reference_id) > 0,
 }
-_IN_TIME = (payment.c.id > param("after"), payment.c.id < param("before"))
-_OF_PARTNER = (payment.c.partner_id == param("partner_id"), payment.c.live == param("live"))
+_IN_TIME = (payment_table.c.id > param("after"), payment_table.c.id < param("before"))
+_OF_PARTNER = (
+    payment_table.c.partner_id == param("partner_id"),
+    payment_table.c.live == param("live"),
+)
 
 
 def _filter_conditions(shape: _QueryShape) -> list[ColumnElement[bool]]:
@@ -142,13 +145,13 @@ def _filter_conditions(shape: _QueryShape) -> list[ColumnElement[bool]]:
 @cache
 def _select_by_date(shape: _QueryShape, descending: bool) -> Statement[_Position]:
     conditions = [*_scope_conditions(shape), *_IN_TIME, *_filter_conditions(shape)]
-    return _select_positions(conditions, [payment.c.id], descending)
+    return _select_positions(conditions, [payment_table.c.id], descending)
 
 
 @cache
 def _select_by_amount(shape: _QueryShape, descending: bool, segment: str) -> Statement[_Position]:
     """Select by amount; `segment` is "all", "tied" (equal to the position's) or "beyond" it."""
-    size, by = sortable_amount(payment.c.value), payment.c.id
+    size, by = sortable_amount(payment_table.c.value), payment_table.c.id
     keys = [size, by]
     conditions = [*_scope_conditions(shape), *_filter_conditions(shape)]
     if segment == "tied":
@@ -167,7 +170,7 @@ def _select_sparse_by_amount(
     shape: _QueryShape, descending: bool, is_continued: bool
 ) -> Statement[_Position]:
     """Scan in date order, then sort by amount; the plus keeps planners from other indexes."""
-    size, by = without_index(sortable_amount(payment.c.value)), payment.c.id
+    size, by = without_index(sortable_amount(payment_table.c.value)), payment_table.c.id
     conditions = [*_scope_conditions(shape), *_IN_TIME, *_filter_conditions(shape)]
     if is_continued:
         tied = and_(
@@ -189,7 +192,7 @@ def _select_positions(
     descending: bool,
 ) -> Statement[_Position]:
     return Statement(
-        select(payment.c.value, payment.c.id)
+        select(payment_table.c.value, payment_table.c.id)
         .where(*conditions)
         .order_by(*(key.desc() if descending else key for key in keys))
         .limit(param("limit")),
@@ -199,13 +202,13 @@ def _select_positions(
 
 def _scope_conditions(shape: _QueryShape) -> tuple[ColumnElement[bool], ...]:
     if shape.for_merchants:
-        return (payment.c.merchant_id == param("merchant_id"),)
+        return (payment_table.c.merchant_id == param("merchant_id"),)
     return _OF_PARTNER
 
 
 @cache
 def _select_counts(shape: _QueryShape) -> Statement[_Counts]:
-    payers = func.count(payment.c.payer.distinct()).label("payers")
+    payers = func.count(payment_table.c.payer.distinct()).label("payers")
     counts = select(func.count().label("payments"), payers)
     return Statement(counts.where(*_total_conditions(shape)), _Counts)
 
@@ -213,29 +216,33 @@ def _select_counts(shape: _QueryShape) -> Statement[_Counts]:
 @cache
 def _select_payer_count(for_merchant: bool) -> Statement[int]:
     """Count distinct payers from an index in which equal payers are adjacent."""
-    scope = (payment.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
-    payers = select(payment.c.payer).where(*scope, text(HAS_PAYER_PREDICATE)).distinct().subquery()
+    scope = (payment_table.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
+    payers = (
+        select(payment_table.c.payer).where(*scope, text(HAS_PAYER_PREDICATE)).distinct().subquery()
+    )
     return Statement(select(func.count()).select_from(payers), int)
 
 
 @cache
 def _select_payment_count(for_merchant: bool) -> Statement[int]:
-    scope = (payment.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
-    return Statement(select(func.count()).select_from(payment).where(*scope, *_IN_TIME), int)
+    scope = (payment_table.c.merchant_id == param("merchant_id"),) if for_merchant else _OF_PARTNER
+    return Statement(select(func.count()).select_from(payment_table).where(*scope, *_IN_TIME), int)
 
 
 @cache
 def _select_revenue(shape: _QueryShape) -> Statement[_Revenue]:
     return Statement(
-        select(payment.c.unit, fast_sum_u256(payment.c.value).label("total"))
-        .where(*_total_conditions(shape), payment.c.status == PaymentStatus.SUCCEEDED)
-        .group_by(payment.c.unit),
+        select(payment_table.c.unit, fast_sum_u256(payment_table.c.value).label("total"))
+        .where(*_total_conditions(shape), payment_table.c.status == PaymentStatus.SUCCEEDED)
+        .group_by(payment_table.c.unit),
         _Revenue,
     )
 
 
 def _total_conditions(shape: _QueryShape) -> list[ColumnElement[bool]]:
-    scope = (is_in(payment.c.merchant_id, "merchants"),) if shape.for_merchants else _OF_PARTNER
+    scope = (
+        (is_in(payment_table.c.merchant_id, "merchants"),) if shape.for_merchants else _OF_PARTNER
+    )
     # bounds of ids make the planner scan in row order, also without times
     return [*scope, *_IN_TIME, *_filter_conditions(shape)]
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, is_in, operation, param
-from florin_server.db.tables.tables import option_count, payment
+from florin_server.db.tables.tables import option_count_table, payment_table
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.money.payments.store import payments
 
@@ -30,19 +30,21 @@ class _OriginCount(NamedTuple):
 
 # additions to a payment run one at a time, as the remaining quota depends on the others
 _LOCK = Statement(
-    select(payment.c.id).where(payment.c.id == param("payment_id")).with_for_update(), str
+    select(payment_table.c.id).where(payment_table.c.id == param("payment_id")).with_for_update(),
+    str,
 )
 _COUNTS = Statement(
-    select(option_count.c.origin, option_count.c.n).where(
-        option_count.c.payment_id == param("payment_id"), is_in(option_count.c.origin, "origins")
+    select(option_count_table.c.origin, option_count_table.c.n).where(
+        option_count_table.c.payment_id == param("payment_id"),
+        is_in(option_count_table.c.origin, "origins"),
     ),
     _OriginCount,
 )
-_new = insert(option_count)
+_new = insert(option_count_table)
 _ADD = Command(
     _new.on_conflict_do_update(
         index_elements=["payment_id", "origin"],
-        set_={"n": option_count.c.n + _new.excluded.n},
+        set_={"n": option_count_table.c.n + _new.excluded.n},
     )
 )
 

@@ -9,14 +9,14 @@ from sqlalchemy import Select, select, text
 
 from florin_server.db.engine.query import Op, Statement, columns, is_in, operation, param
 from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE
-from florin_server.db.tables.tables import payment, payment_option
+from florin_server.db.tables.tables import payment_option_table, payment_table
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.domain.payments.payment import Payment, PaymentOption
 
 # of this chain only: an equal call is a valid event on any other chain
 _ON_CHAIN = (
-    payment_option.c.chain_id == param("chain_id"),
-    payment_option.c.reference.is_not(None),
+    payment_option_table.c.chain_id == param("chain_id"),
+    payment_option_table.c.reference.is_not(None),
 )
 
 
@@ -35,9 +35,11 @@ class OfferedReference(NamedTuple):
 
 
 _OFFERED = Statement(
-    select(*payment.c, *columns(payment_option, PaymentOption))
-    .join_from(payment_option, payment, payment.c.id == payment_option.c.payment_id)
-    .where(is_in(payment_option.c.reference, "references"), *_ON_CHAIN),
+    select(*payment_table.c, *columns(payment_option_table, PaymentOption))
+    .join_from(
+        payment_option_table, payment_table, payment_table.c.id == payment_option_table.c.payment_id
+    )
+    .where(is_in(payment_option_table.c.reference, "references"), *_ON_CHAIN),
     OfferedOption,
     payment=Payment,
     option=PaymentOption,
@@ -46,8 +48,12 @@ _OFFERED = Statement(
 
 def _select_references() -> Select[Any]:
     return (
-        select(payment_option.c.reference, payment_option.c.head)
-        .join_from(payment, payment_option, payment_option.c.payment_id == payment.c.id)
+        select(payment_option_table.c.reference, payment_option_table.c.head)
+        .join_from(
+            payment_table,
+            payment_option_table,
+            payment_option_table.c.payment_id == payment_table.c.id,
+        )
         .where(*_ON_CHAIN)
         .limit(param("most"))
     )
@@ -55,14 +61,14 @@ def _select_references() -> Select[Any]:
 
 _PAYABLE = Statement(
     _select_references()
-    .where(text(f"payment.{UNCONFIRMED_PREDICATE}"), payment.c.expires_at > param("now_s"))
-    .order_by(payment.c.expires_at.desc()),
+    .where(text(f"payment.{UNCONFIRMED_PREDICATE}"), payment_table.c.expires_at > param("now_s"))
+    .order_by(payment_table.c.expires_at.desc()),
     OfferedReference,
 )
 _ENDED = Statement(
     _select_references()
-    .where(payment.c.id >= param("made_from"), payment.c.expires_at >= param("ended_s"))
-    .order_by(payment.c.id.desc()),
+    .where(payment_table.c.id >= param("made_from"), payment_table.c.expires_at >= param("ended_s"))
+    .order_by(payment_table.c.id.desc()),
     OfferedReference,
 )
 

@@ -25,10 +25,13 @@ from florin_server.db.engine.query import (
     to_row_params,
 )
 from florin_server.db.tables.payments import UNCONFIRMED_PREDICATE, ConfirmationState
-from florin_server.db.tables.tables import confirm as confirmation_table
-from florin_server.db.tables.tables import issued as resolved_build_table
-from florin_server.db.tables.tables import payment as payment_table
-from florin_server.db.tables.tables import payment_event, payment_option
+from florin_server.db.tables.tables import (
+    confirmation_table,
+    payment_event_table,
+    payment_option_table,
+    payment_table,
+    resolved_build_table,
+)
 from florin_server.domain.payments.payment import (
     CancellationReason,
     Confirmation,
@@ -96,11 +99,11 @@ _VERSIONS = Statement(
     select(payment_table.c.id, payment_table.c.version).where(is_in(payment_table.c.id, "ids")),
     _PaymentVersion,
 )
-_EVENT = Command(insert(payment_event))
+_EVENT = Command(insert(payment_event_table))
 _EVENTS = Statement(
-    select(payment_event)
-    .where(payment_event.c.payment_id == param("payment_id"))
-    .order_by(payment_event.c.version),
+    select(payment_event_table)
+    .where(payment_event_table.c.payment_id == param("payment_id"))
+    .order_by(payment_event_table.c.version),
     PaymentEventRecord,
 )
 _ACCEPT = Statement(
@@ -170,21 +173,21 @@ _FIND_CONFIRMATION = Statement(
     ),
     Confirmation,
 )
-_PUT_OPTION = Command(insert(payment_option).on_conflict_do_nothing())
-_OPTION_COLUMNS = columns(payment_option, PaymentOption)
+_PUT_OPTION = Command(insert(payment_option_table).on_conflict_do_nothing())
+_OPTION_COLUMNS = columns(payment_option_table, PaymentOption)
 _OPTIONS = Statement(
     select(*_OPTION_COLUMNS)
     .where(
-        payment_option.c.payment_id == param("payment_id"),
-        is_in(payment_option.c.payer, "payers"),
+        payment_option_table.c.payment_id == param("payment_id"),
+        is_in(payment_option_table.c.payer, "payers"),
     )
-    .order_by(payment_option.c.created_at_us, payment_option.c.id),
+    .order_by(payment_option_table.c.created_at_us, payment_option_table.c.id),
     PaymentOption,
 )
 _OPTION = Statement(
     select(*_OPTION_COLUMNS).where(
-        payment_option.c.payment_id == param("payment_id"),
-        payment_option.c.id == param("option_id"),
+        payment_option_table.c.payment_id == param("payment_id"),
+        payment_option_table.c.id == param("option_id"),
     ),
     PaymentOption,
 )

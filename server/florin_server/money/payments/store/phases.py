@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy import func, select
 
 from florin_server.db.engine.query import Op, Statement, is_in, is_one_of, operation
-from florin_server.db.tables.tables import payment_event
+from florin_server.db.tables.tables import payment_event_table
 from florin_server.domain.payments.payment import PaymentStatus
 
 
@@ -25,7 +25,7 @@ class PaymentPhases:
     succeeded_us: int | None
 
 
-_event = payment_event.c
+_event = payment_event_table.c
 
 
 class _PhaseStart(NamedTuple):

@@ -7,31 +7,31 @@ from collections.abc import Sequence
 from sqlalchemy import select, text
 
 from florin_server.db.engine.query import Command, Op, insert, is_in, operation
-from florin_server.db.tables.tables import payment, payment_settled
+from florin_server.db.tables.tables import payment_settled_table, payment_table
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.outbox.store import older_releases
 
 _DIRECT = Command(
-    insert(payment_settled)
+    insert(payment_settled_table)
     .from_select(
-        [column.name for column in payment_settled.c],
+        [column.name for column in payment_settled_table.c],
         select(
-            payment.c.id,
-            payment.c.updated_at_us,
-            payment.c.tx_id,
-            payment.c.option_unit,
-            payment.c.settled_value,
+            payment_table.c.id,
+            payment_table.c.updated_at_us,
+            payment_table.c.tx_id,
+            payment_table.c.option_unit,
+            payment_table.c.settled_value,
             text("0"),
-            payment.c.partner_id,
-            payment.c.live,
+            payment_table.c.partner_id,
+            payment_table.c.live,
         )
         .where(
-            is_in(payment.c.id, "ids"),
-            payment.c.status == PaymentStatus.SUCCEEDED,
-            payment.c.settled_value.is_not(None),
-            payment.c.option_unit.is_not(None),
+            is_in(payment_table.c.id, "ids"),
+            payment_table.c.status == PaymentStatus.SUCCEEDED,
+            payment_table.c.settled_value.is_not(None),
+            payment_table.c.option_unit.is_not(None),
         )
-        .order_by(payment.c.id),
+        .order_by(payment_table.c.id),
     )
     .on_conflict_do_nothing()
 )

@@ -7,8 +7,7 @@ from sqlalchemy import func, select, text, update
 from florin_server.db.engine.columns import U256
 from florin_server.db.engine.query import Op, Statement, operation, param
 from florin_server.db.tables.payments import UNSETTLED_PREDICATE, ConfirmationState
-from florin_server.db.tables.tables import confirm as confirmation_table
-from florin_server.db.tables.tables import payment as payment_table
+from florin_server.db.tables.tables import confirmation_table, payment_table
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import CancellationReason, Payment, PaymentStatus

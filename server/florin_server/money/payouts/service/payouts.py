@@ -18,7 +18,7 @@ from florin_server.domain.ids import generate_short_id
 from florin_server.domain.ledger.postings import build_payout_posting
 from florin_server.domain.payments.payment import Merchant, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
-from florin_server.money.payouts.store import held_money, payouts
+from florin_server.money.payouts.store import balances, held_money, payouts
 from florin_server.money.refunds import store as refunds
 from florin_server.rails.context import ChainContext
 from florin_server.rails.types import Asset
@@ -181,7 +181,7 @@ def _plan(app: ChainContext, merchant_id: str, asset: str, amount: int | None) -
     chain_id, account = str(parse_asset(asset).chain), canonicalize_account(place.account)
     if what := find_reserved_role(app.rails.values(), account):
         raise validation_error("asset", f"the merchant's settlement destination is {what}")
-    owed = yield from payouts.get_available(merchant_id, asset)
+    owed = yield from balances.get_available(merchant_id, asset)
     value = owed if amount is None else amount
     if not 0 < value <= owed:
         raise validation_error(

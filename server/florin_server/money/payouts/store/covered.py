@@ -26,22 +26,22 @@ from florin_server.db.engine.query import (
 )
 from florin_server.db.tables.payouts import OWED_PREDICATE
 from florin_server.db.tables.tables import (
-    covering_payout,
-    ledger_journal,
-    ledger_transfer,
-    payment,
-    payment_settled,
-    refund_event,
+    covering_payout_table,
+    ledger_journal_table,
+    ledger_transfer_table,
+    payment_settled_table,
+    payment_table,
+    payout_table,
+    refund_event_table,
 )
-from florin_server.db.tables.tables import payout as payout_table
 from florin_server.domain.ledger import accounts, journals
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.money.outbox.store import older_releases, outbox
 
 # payments that one transaction marks
 PAGE = 200
-_COVERING = covering_payout.c
-_COLUMNS = [column.name for column in payment_settled.c]
+_COVERING = covering_payout_table.c
+_COLUMNS = [column.name for column in payment_settled_table.c]
 
 
 class _CoveringPayout(NamedTuple):
@@ -66,10 +66,10 @@ class _UnsettledPayment(NamedTuple):
     amount: int
 
 
-_ADD = Command(insert(covering_payout).on_conflict_do_nothing())
+_ADD = Command(insert(covering_payout_table).on_conflict_do_nothing())
 # one process takes the oldest, and others wait for it
 _NEXT = Statement(
-    select(covering_payout)
+    select(covering_payout_table)
     .order_by(_COVERING.at_us, _COVERING.payout_id)
     .limit(1)
     .with_for_update(),
@@ -77,38 +77,39 @@ _NEXT = Statement(
 )
 _ANY = Statement(select(_COVERING.payout_id).limit(1), str)
 _DONE = Command(
-    delete(covering_payout).where(
+    delete(covering_payout_table).where(
         _COVERING.at_us == param("at_us"), _COVERING.payout_id == param("payout")
     )
 )
-_reversal = ledger_journal.alias("reversal")
+_reversal = ledger_journal_table.alias("reversal")
 _unsettled = (
-    ledger_transfer.c.credit == param("account"),
-    ledger_transfer.c.asset == param("asset"),
-    ledger_journal.c.type == journals.JournalKind.SETTLE,
-    ledger_journal.c.payment_id.is_not(None),
+    ledger_transfer_table.c.credit == param("account"),
+    ledger_transfer_table.c.asset == param("asset"),
+    ledger_journal_table.c.type == journals.JournalKind.SETTLE,
+    ledger_journal_table.c.payment_id.is_not(None),
     ~exists().where(
         _reversal.c.idem_key
-        == journals.key_prefix(journals.JournalKind.REVERSE) + ledger_journal.c.idem_key
+        == journals.key_prefix(journals.JournalKind.REVERSE) + ledger_journal_table.c.idem_key
     ),
-    ~exists().where(payment_settled.c.payment_id == ledger_journal.c.payment_id),
+    ~exists().where(payment_settled_table.c.payment_id == ledger_journal_table.c.payment_id),
 )
 
 
 def _select_account_sum(side: str) -> Select[Any]:
-    return select(sum_u256(ledger_transfer.c.amount)).where(
-        ledger_transfer.c[side] == param("account"), ledger_transfer.c.asset == param("asset")
+    return select(sum_u256(ledger_transfer_table.c.amount)).where(
+        ledger_transfer_table.c[side] == param("account"),
+        ledger_transfer_table.c.asset == param("asset"),
     )
 
 
 # one statement, so that all sums are of the same moment
 _SUMS = Statement(
     select(
-        select(sum_u256(ledger_transfer.c.amount))
+        select(sum_u256(ledger_transfer_table.c.amount))
         .join_from(
-            ledger_transfer,
-            ledger_journal,
-            ledger_journal.c.idem_key == ledger_transfer.c.idem_key,
+            ledger_transfer_table,
+            ledger_journal_table,
+            ledger_journal_table.c.idem_key == ledger_transfer_table.c.idem_key,
         )
         .where(*_unsettled)
         .scalar_subquery()
@@ -140,40 +141,45 @@ _SUMS = Statement(
     _Sums,
 )
 _OLDEST = Statement(
-    select(ledger_journal.c.payment_id, ledger_transfer.c.amount)
+    select(ledger_journal_table.c.payment_id, ledger_transfer_table.c.amount)
     .join_from(
-        ledger_transfer, ledger_journal, ledger_journal.c.idem_key == ledger_transfer.c.idem_key
+        ledger_transfer_table,
+        ledger_journal_table,
+        ledger_journal_table.c.idem_key == ledger_transfer_table.c.idem_key,
     )
     .where(*_unsettled)
-    .order_by(ledger_journal.c.at_us, ledger_journal.c.payment_id)
+    .order_by(ledger_journal_table.c.at_us, ledger_journal_table.c.payment_id)
     .limit(param("limit")),
     _UnsettledPayment,
 )
 # every other writer of an event of an ended payment locks it too
 _LOCK = Statement(
-    select(payment.c.id).where(is_in(payment.c.id, "ids")).order_by(payment.c.id).with_for_update(),
+    select(payment_table.c.id)
+    .where(is_in(payment_table.c.id, "ids"))
+    .order_by(payment_table.c.id)
+    .with_for_update(),
     str,
 )
 _refunds = (
-    select(func.coalesce(func.max(refund_event.c.version), 0))
-    .where(refund_event.c.payment_id == payment.c.id)
-    .correlate(payment)
+    select(func.coalesce(func.max(refund_event_table.c.version), 0))
+    .where(refund_event_table.c.payment_id == payment_table.c.id)
+    .correlate(payment_table)
     .scalar_subquery()
 )
 _COVERED = Command(
-    insert(payment_settled)
+    insert(payment_settled_table)
     .from_select(
         _COLUMNS,
         select(
-            payment.c.id,
+            payment_table.c.id,
             param("now_us", BigInteger),
             param("tx", Text),
             param("unit", Text),
             param("amount", U256),
             _refunds,
-            payment.c.partner_id,
-            payment.c.live,
-        ).where(payment.c.id == param("payment_id")),
+            payment_table.c.partner_id,
+            payment_table.c.live,
+        ).where(payment_table.c.id == param("payment_id")),
     )
     .on_conflict_do_nothing()
 )

@@ -24,12 +24,12 @@ from florin_server.db.engine.query import (
 from florin_server.db.tables.held_money import UNRESOLVED_PREDICATE
 from florin_server.db.tables.payments import ConfirmationState
 from florin_server.db.tables.tables import (
-    chain_tx,
-    chain_tx_bump,
-    chain_tx_item,
-    confirm,
-    held_money,
-    payment,
+    chain_tx_bump_table,
+    chain_tx_item_table,
+    chain_tx_table,
+    confirmation_table,
+    held_money_table,
+    payment_table,
 )
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import FailureCode, Payment, PaymentStatus
@@ -50,8 +50,8 @@ _EVENTS = {
     HeldMoneyState.KEPT: PaymentStateEvent.KEPT,
 }
 
-_COLUMNS = columns(held_money, HeldMoney)
-_MATCHES_ID = held_money.c.id == param("id_")
+_COLUMNS = columns(held_money_table, HeldMoney)
+_MATCHES_ID = held_money_table.c.id == param("id_")
 
 
 class HeldMoneyCount(NamedTuple):
@@ -62,37 +62,40 @@ class HeldMoneyCount(NamedTuple):
     number: int
 
 
-_PUT = Command(insert(held_money))
+_PUT = Command(insert(held_money_table))
 _GET = Statement(select(*_COLUMNS).where(_MATCHES_ID), HeldMoney)
 _LOCK = Statement(select(*_COLUMNS).where(_MATCHES_ID).with_for_update(), HeldMoney)
 _OF_EVENT = Statement(
     select(*_COLUMNS).where(
-        held_money.c.payment_id == param("payment_id"), held_money.c.event == param("event_")
+        held_money_table.c.payment_id == param("payment_id"),
+        held_money_table.c.event == param("event_"),
     ),
     HeldMoney,
 )
 _BROUGHT_BY = Statement(
     select(*_COLUMNS)
     .where(
-        held_money.c.chain_id == param("chain"),
-        is_in(held_money.c.tx_hash, "hashes"),
-        ~held_money.c.late,
+        held_money_table.c.chain_id == param("chain"),
+        is_in(held_money_table.c.tx_hash, "hashes"),
+        ~held_money_table.c.late,
     )
-    .order_by(held_money.c.id)
+    .order_by(held_money_table.c.id)
     .with_for_update(),
     HeldMoney,
 )
-_SELECT = select(*_COLUMNS).order_by(held_money.c.since_us.desc(), held_money.c.id.desc())
+_SELECT = select(*_COLUMNS).order_by(
+    held_money_table.c.since_us.desc(), held_money_table.c.id.desc()
+)
 _ALL = Statement(_SELECT.limit(param("limit")), HeldMoney)
 _OPEN = Statement(_SELECT.where(text(UNRESOLVED_PREDICATE)).limit(param("limit")), HeldMoney)
 _COUNTS = Statement(
-    select(held_money.c.chain_id, held_money.c.state, func.count().label("number"))
+    select(held_money_table.c.chain_id, held_money_table.c.state, func.count().label("number"))
     .where(text(UNRESOLVED_PREDICATE))
-    .group_by(held_money.c.chain_id, held_money.c.state),
+    .group_by(held_money_table.c.chain_id, held_money_table.c.state),
     HeldMoneyCount,
 )
 _DECIDE = Statement(
-    update(held_money)
+    update(held_money_table)
     .where(_MATCHES_ID)
     .values(
         state=param("verdict"),
@@ -104,31 +107,37 @@ _DECIDE = Statement(
     .returning(*_COLUMNS),
     HeldMoney,
 )
-_MOVE = Command(update(held_money).where(_MATCHES_ID).values(state=param("after")))
+_MOVE = Command(update(held_money_table).where(_MATCHES_ID).values(state=param("after")))
 _KEEP_AGAIN = Command(
-    update(held_money)
-    .where(_MATCHES_ID, held_money.c.state == HeldMoneyState.RETURNED)
+    update(held_money_table)
+    .where(_MATCHES_ID, held_money_table.c.state == HeldMoneyState.RETURNED)
     .values(state=HeldMoneyState.KEPT, payout_id=null(), even_if_blocked=False)
 )
-_FORGET = Command(delete(held_money).where(_MATCHES_ID))
+_FORGET = Command(delete(held_money_table).where(_MATCHES_ID))
 _FORGET_UNDONE = Command(
-    delete(held_money).where(_MATCHES_ID, held_money.c.state == HeldMoneyState.UNDONE)
+    delete(held_money_table).where(_MATCHES_ID, held_money_table.c.state == HeldMoneyState.UNDONE)
 )
 _SET_CONFIRM = Command(
-    update(confirm).where(confirm.c.payment_id == param("payment")).values(state=param("after"))
+    update(confirmation_table)
+    .where(confirmation_table.c.payment_id == param("payment"))
+    .values(state=param("after"))
 )
 _TOUCH = Statement(
-    update(payment)
-    .where(payment.c.id == param("payment"), payment.c.status == PaymentStatus.PROCESSING)
-    .values(version=payment.c.version + 1, updated_at_us=param("now_us"))
-    .returning(*payment.c),
+    update(payment_table)
+    .where(
+        payment_table.c.id == param("payment"), payment_table.c.status == PaymentStatus.PROCESSING
+    )
+    .values(version=payment_table.c.version + 1, updated_at_us=param("now_us"))
+    .returning(*payment_table.c),
     Payment,
 )
 _END = Statement(
-    update(payment)
-    .where(payment.c.id == param("payment"), payment.c.status == PaymentStatus.PROCESSING)
+    update(payment_table)
+    .where(
+        payment_table.c.id == param("payment"), payment_table.c.status == PaymentStatus.PROCESSING
+    )
     .values(
-        version=payment.c.version + 1,
+        version=payment_table.c.version + 1,
         updated_at_us=param("now_us"),
         status=param("after"),
         tx_id=param("tx"),
@@ -136,23 +145,25 @@ _END = Statement(
         failure_code=param("code"),
         failure_detail=param("detail"),
     )
-    .returning(*payment.c),
+    .returning(*payment_table.c),
     Payment,
 )
 
 _FOR_A_PAYMENT = (
-    select(chain_tx.c.id)
-    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    select(chain_tx_table.c.id)
+    .join_from(
+        chain_tx_table, chain_tx_item_table, chain_tx_item_table.c.tx_id == chain_tx_table.c.id
+    )
     .where(
-        chain_tx.c.chain_id == param("chain_id"),
-        chain_tx_item.c.payment_id == param("payment_id"),
+        chain_tx_table.c.chain_id == param("chain_id"),
+        chain_tx_item_table.c.payment_id == param("payment_id"),
     )
 )
-_IS_SENT = Statement(_FOR_A_PAYMENT.where(chain_tx.c.hash == param("hash_")), str)
+_IS_SENT = Statement(_FOR_A_PAYMENT.where(chain_tx_table.c.hash == param("hash_")), str)
 _IS_SENT_BUMPED = Statement(
-    _FOR_A_PAYMENT.join(chain_tx_bump, chain_tx_bump.c.tx_id == chain_tx.c.id).where(
-        chain_tx_bump.c.hash == param("hash_")
-    ),
+    _FOR_A_PAYMENT.join(
+        chain_tx_bump_table, chain_tx_bump_table.c.tx_id == chain_tx_table.c.id
+    ).where(chain_tx_bump_table.c.hash == param("hash_")),
     str,
 )
 

@@ -17,28 +17,28 @@ from florin_server.db.engine.query import (
     Op,
     Operation,
     Statement,
-    StoreError,
     columns,
     insert,
     is_in,
-    is_one_of,
     operation,
     param,
-    sum_u256,
 )
 from florin_server.db.tables.payouts import OWED_PREDICATE
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
-from florin_server.db.tables.tables import chain_tx, chain_tx_item, merchant
-from florin_server.db.tables.tables import payout as payout_table
-from florin_server.db.tables.tables import refund as refund_table
-from florin_server.domain.ledger import accounts, journals
+from florin_server.db.tables.tables import (
+    chain_tx_item_table,
+    chain_tx_table,
+    payout_table,
+    refund_table,
+)
+from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Refund
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.payouts.state import PayoutEvent
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import LedgerPosting, TransactionOutcome
 from florin_server.money.ledger.store import ledger
-from florin_server.money.payouts.store import covered
+from florin_server.money.payouts.store import balances, covered
 from florin_server.money.payouts.store.transitions import (
     update_by_event,
     update_refund_by_event,
@@ -48,24 +48,6 @@ from florin_server.money.settlement.store import chain_txs, token_accounts
 from florin_server.operations.store.quarantine import is_excluded
 
 _COLUMNS = columns(payout_table, Payout)
-
-
-class InsufficientBalance(StoreError):  # noqa: N818  (a state of the world, not a mistake)
-    """The merchant's balance and credit do not cover the payout; nothing was written."""
-
-    is_transient = True
-
-    def __init__(self, missing: int, limit_name: str = "the merchant's balance and credit") -> None:
-        super().__init__(f"{limit_name} lack {missing} minor units for this payout")
-
-
-@dataclass(frozen=True, slots=True)
-class CreditLimits:
-    """The limits of refund debts in one asset, in minor units, each within the next."""
-
-    merchant: int
-    partner: int
-    total: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +78,10 @@ def _select_owed() -> Select[Any]:
     )
 
 
-def _select_merchant_sum() -> Select[Any]:
-    return select(sum_u256(payout_table.c.value)).where(
-        text(OWED_PREDICATE),
-        payout_table.c.merchant_id == param("merchant_id"),
-        payout_table.c.asset == param("asset"),
-        payout_table.c.held_id.is_(None),
-    )
-
-
 class _Problem(NamedTuple):
     chain_id: str
     problem: str | None
     number: int
-
-
-class _Refunder(NamedTuple):
-    merchant_id: str
-    partner_id: str | None
-
-
-class _SubmittedSum(NamedTuple):
-    merchant_id: str
-    value: int
 
 
 _ADD = Command(insert(payout_table))
@@ -179,35 +142,6 @@ _LIST_OWED = Statement(
     .limit(param("limit")),
     Payout,
 )
-# a merchant owes money only after a refund or a return
-_REFUNDERS = Statement(
-    select(payout_table.c.merchant_id, merchant.c.partner_id)
-    .join_from(payout_table, merchant, merchant.c.id == payout_table.c.merchant_id, isouter=True)
-    .where(
-        payout_table.c.asset == param("asset"),
-        payout_table.c.kind != PayoutKind.BALANCE,
-        is_one_of(payout_table.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
-    )
-    .group_by(payout_table.c.merchant_id, merchant.c.partner_id),
-    _Refunder,
-)
-_PARTNER = Statement(
-    select(merchant.c.partner_id).where(merchant.c.id == param("merchant_id")), str
-)
-_UNDER_WAY_ALL = Statement(
-    select(payout_table.c.merchant_id, sum_u256(payout_table.c.value).label("value"))
-    .where(
-        payout_table.c.status == PayoutStatus.SUBMITTED,
-        payout_table.c.asset == param("asset"),
-        payout_table.c.held_id.is_(None),
-    )
-    .group_by(payout_table.c.merchant_id),
-    _SubmittedSum,
-)
-_UNDER_WAY = Statement.nullable(
-    _select_merchant_sum().where(payout_table.c.status == PayoutStatus.SUBMITTED), int
-)
-_ASKED_FOR = Statement.nullable(_select_merchant_sum(), int)
 _CLAIM = Statement(
     update_by_event(PayoutEvent.CLAIMED)
     .values(problem=None, tx_id=param("tx"), lapses_at=param("lapses"))
@@ -235,12 +169,14 @@ _FINALIZE = {
 }
 # few transactions are open at any time
 _IN_OPEN = Statement.nullable(
-    select(chain_tx_item.c.payout_id)
-    .join_from(chain_tx, chain_tx_item, chain_tx_item.c.tx_id == chain_tx.c.id)
+    select(chain_tx_item_table.c.payout_id)
+    .join_from(
+        chain_tx_table, chain_tx_item_table, chain_tx_item_table.c.tx_id == chain_tx_table.c.id
+    )
     .where(
         text(OPEN_TX_PREDICATE),
-        chain_tx.c.chain_id == param("chain"),
-        chain_tx_item.c.payout_id == param("id_"),
+        chain_tx_table.c.chain_id == param("chain"),
+        chain_tx_item_table.c.payout_id == param("id_"),
     ),
     str,
 )
@@ -328,71 +264,11 @@ def list_payouts(limit: int, *, include_closed: bool) -> Op[list[Payout]]:
 
 
 @operation
-def get_available(merchant_id: str, asset: str) -> Op[int]:
-    """Return what a merchant is owed and has not requested; below zero if it owes money."""
-    requested = yield from _ASKED_FOR.single(merchant_id=merchant_id, asset=asset)
-    return (yield from _get_owed(merchant_id, asset)) - (requested or 0)
-
-
-@operation
-def find_shortfall(payout: Payout, credit: CreditLimits | None) -> Op[InsufficientBalance | None]:
-    """Return what a payout lacks; None if the merchant's balance and credit cover it.
-
-    A merchant's balance is what it is owed less what is on its way. `credit` limits the debts for
-    refunds and returns, None if they have no limit. Merchants cost nothing to create, so a
-    merchant's debt also counts against its partner's limit and the total.
-    """
-    goes_back = payout.kind is not PayoutKind.BALANCE
-    if payout.backed or (goes_back and credit is None):
-        return None
-    sent = yield from _UNDER_WAY.single(merchant_id=payout.merchant_id, asset=payout.asset)
-    owes = payout.value - ((yield from _get_owed(payout.merchant_id, payout.asset)) - (sent or 0))
-    most = credit.merchant if goes_back and credit is not None else 0
-    if owes > most:
-        return InsufficientBalance(owes - most)
-    if owes <= 0 or credit is None:
-        return None
-    partner_id = yield from _PARTNER.first(merchant_id=payout.merchant_id)
-    if partner_id is None:
-        partner_id = payout.merchant_id
-    of_partner = of_all = owes
-    for (merchant_id, partner), debt in (yield from _list_debts(payout.asset)).items():
-        if merchant_id != payout.merchant_id:
-            of_all += debt
-            of_partner += debt if partner == partner_id else 0
-    if of_partner > credit.partner:
-        whose = "the balances and the credit of the partner's merchants"
-        return InsufficientBalance(of_partner - credit.partner, whose)
-    if of_all > credit.total:
-        return InsufficientBalance(
-            of_all - credit.total, "the balances and the credit of all partners"
-        )
-    return None
-
-
-def _list_debts(asset: str) -> Op[dict[tuple[str, str], int]]:
-    """Return merchants' debts in an asset, with open payouts, by (merchant, partner)."""
-    refunders = [
-        (merchant_id, partner_id or merchant_id)
-        for merchant_id, partner_id in (yield from _REFUNDERS.all(asset=asset))
-    ]
-    sent = dict((yield from _UNDER_WAY_ALL.all(asset=asset)))
-    named = {accounts.merchant(merchant_id) for merchant_id, _ in refunders}
-    balances = yield from ledger.get_balances(named, asset)
-    debts = {
-        (merchant_id, partner_id): balances[accounts.merchant(merchant_id)]
-        + sent.get(merchant_id, 0)
-        for merchant_id, partner_id in refunders
-    }
-    return {key: debt for key, debt in debts.items() if debt > 0}
-
-
-@operation
 def claim(
     payout: Payout,
     tx_hash: str,
     lapses_at: int | None,
-    credit: CreditLimits | None,
+    credit: balances.CreditLimits | None,
     now_us: int,
 ) -> Op[None]:
     """Claim a payout for a transaction; part of an operation.
@@ -400,7 +276,7 @@ def claim(
     Raise InsufficientBalance if the merchant's balance and credit do not cover it, ItemsUnavailable
     if it is not waiting.
     """
-    if (missing := (yield from find_shortfall(payout, credit))) is not None:
+    if (missing := (yield from balances.find_shortfall(payout, credit))) is not None:
         raise missing
     if not (yield from _CLAIM.any(id_=payout.id, tx=tx_hash, lapses=lapses_at)):
         raise chain_txs.ItemsUnavailable(f"not waiting to be paid out: {payout.id}")
@@ -548,7 +424,3 @@ def _move_refund(payout: Payout, event: PayoutEvent, tx_id: str | None, now_us: 
         yield from refunds.record_change(moved, now_us)
     elif event is PayoutEvent.PAID:
         yield _PAID_BY(id_=payout.id, tx=tx_id)
-
-
-def _get_owed(merchant_id: str, asset: str) -> Op[int]:
-    return -(yield from ledger.get_balance(accounts.merchant(merchant_id), asset))

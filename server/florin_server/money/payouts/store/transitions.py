@@ -5,8 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Update, case, update
 
 from florin_server.db.engine.query import is_one_of, param
-from florin_server.db.tables.tables import payout as payout_table
-from florin_server.db.tables.tables import refund as refund_table
+from florin_server.db.tables.tables import payout_table, refund_table
 from florin_server.domain.payments.payment import RefundStatus
 from florin_server.domain.payouts.state import PAYOUT_TRANSITIONS, REFUND_TRANSITIONS, PayoutEvent
 

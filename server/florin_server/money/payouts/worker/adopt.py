@@ -15,12 +15,13 @@ from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.money.payouts.store import payouts
 from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.worker.ended_transactions import EndedTransaction
 from florin_server.money.settlement.worker.key_nonces import (
     is_all_setup,
     list_payout_accounts,
     pause_payouts,
 )
-from florin_server.money.settlement.worker.tx_sender import EndedTransaction, TxSender
+from florin_server.money.settlement.worker.transaction_queue import TransactionQueue
 from florin_server.operations.store import executors
 from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
@@ -40,7 +41,7 @@ _PAGE_SIZE = 100
 async def adopt(
     app: StorageContext,
     rail: Rail,
-    sender: TxSender,
+    queue: TransactionQueue,
     lost_transfers: Mapping[int, TreasuryTransaction | None],
 ) -> None:
     """Store the payouts that a treasury's transactions made and the store lost, by nonce.
@@ -52,23 +53,25 @@ async def adopt(
     for nonce, sent in lost_transfers.items():
         if sent is None or not sent.asset:
             tx_hash = sent.hash if sent else "not found"
-            _log.critical("nonce %d of %s: %s", nonce, sender.account, tx_hash)
+            _log.critical("nonce %d of %s: %s", nonce, queue.key.account, tx_hash)
             continue
         waiting = await app.store.read(
             payouts.list_identical(rail.chain_id, sent.asset, sent.account, sent.value)
         )
         moved = f"{sent.hash} moved {sent.value} of {sent.asset} to {sent.account}"
         if len({(payout.merchant_id, payout.kind) for payout in waiting}) != 1:
-            _log.critical("nonce %d of %s: %s, for an unknown payout", nonce, sender.account, moved)
+            _log.critical(
+                "nonce %d of %s: %s, for an unknown payout", nonce, queue.key.account, moved
+            )
             continue
         payout = waiting[0]
         _log.critical(
-            "nonce %d of %s: %s, as payout %s requires", nonce, sender.account, moved, payout.id
+            "nonce %d of %s: %s, as payout %s requires", nonce, queue.key.account, moved, payout.id
         )
-        await _record_adopted(app, sender, payout, nonce, SignedTransaction(sent.raw, sent.hash))
+        await _record_adopted(app, queue, payout, nonce, SignedTransaction(sent.raw, sent.hash))
 
 
-async def check_history(app: _Context, rail: Rail, sender: TxSender) -> None:
+async def check_history(app: _Context, rail: Rail, queue: TransactionQueue) -> None:
     """Pause all payouts if the treasury signed what the store does not know, and adopt payouts.
 
     It checks what is final since the last check, which it stores; the first check only stores.
@@ -76,7 +79,7 @@ async def check_history(app: _Context, rail: Rail, sender: TxSender) -> None:
     history = rail.treasury_history
     if history is None:
         return
-    name = f"history:{sender.account}"
+    name = f"history:{queue.key.account}"
     seen = await app.store.read(installation.find_value(name))
     noted = await history.list_mentions(seen or "")
     if not noted:
@@ -93,27 +96,27 @@ async def check_history(app: _Context, rail: Rail, sender: TxSender) -> None:
         if (signed := await history.find_transaction(mention.hash)) is not None
     }
     if lost:
-        finding = f"{rail.chain_id} has {len(lost)} transactions of {sender.address}"
+        finding = f"{rail.chain_id} has {len(lost)} transactions of {queue.key.address}"
         await pause_payouts(app, f"{finding} that the store does not know")
     waiting = await app.store.read(payouts.find_many(list(lost)))
     for payout_id, signed in lost.items():
         payout = waiting.get(payout_id)
         _log.critical("%s is the transfer of payout %s", signed.hash, payout_id)
         if payout is not None and payout.status is PayoutStatus.WAITING:
-            await _record_adopted(app, sender, payout, sender.next_nonce, signed)
+            await _record_adopted(app, queue, payout, queue.key.next_nonce, signed)
     await app.store.write(installation.put_value(name, noted[0].hash))
 
 
 async def _record_adopted(
     app: StorageContext,
-    sender: TxSender,
+    queue: TransactionQueue,
     payout: Payout,
     nonce: int,
     transaction: SignedTransaction,
 ) -> None:
-    """Claim a waiting payout for a transaction that made it, which the sender follows from now."""
+    """Claim a waiting payout for a transaction that made it, which the queue follows from now."""
     claim = payouts.claim(payout, transaction.hash, None, None, app.clock.now_us())
-    await sender.adopt(payout.id, nonce, transaction, claim)
+    await queue.adopt(payout.id, nonce, transaction, claim)
 
 
 async def check_database(app: _Context) -> str:
@@ -136,29 +139,31 @@ async def check_database(app: _Context) -> str:
 
 
 async def pause_for_unknown_transactions(
-    app: _Context, rail: Rail, sender: TxSender, ended_txs: Sequence[EndedTransaction]
+    app: _Context, rail: Rail, queue: TransactionQueue, ended_txs: Sequence[EndedTransaction]
 ) -> dict[int, TreasuryTransaction | None]:
     """Pause all payouts if nonces were taken by transactions that the store does not know.
 
-    Return those, by nonce. `ended_txs` are transactions of the sender that are about to be
+    Return those, by nonce. `ended_txs` are transactions of the queue that are about to be
     concluded.
     """
     nonces = rail.account_nonces
     if nonces is None:
         return {}
     lost = {
-        ended_tx.tx.nonce: await nonces.find_transfer(sender.address, ended_tx.tx.nonce)
+        ended_tx.tx.nonce: await nonces.find_transfer(queue.key.address, ended_tx.tx.nonce)
         for ended_tx in ended_txs
-        if ended_tx.mined is None and not await _is_recorded(app, rail, sender, ended_tx.tx)
+        if ended_tx.mined is None and not await _is_recorded(app, rail, queue, ended_tx.tx)
     }
     if is_all_setup(lost.values()):
         return {}
     nonce_list = ", ".join(map(str, lost))
-    await pause_payouts(app, f"another transaction of {sender.account} has nonce {nonce_list}")
+    await pause_payouts(app, f"another transaction of {queue.key.account} has nonce {nonce_list}")
     return lost
 
 
-async def _is_recorded(app: StorageContext, rail: Rail, sender: TxSender, tx: ChainTx) -> bool:
+async def _is_recorded(
+    app: StorageContext, rail: Rail, queue: TransactionQueue, tx: ChainTx
+) -> bool:
     """Return True if another transaction with its nonce is stored."""
-    at_nonce = chain_txs.list_at_nonce(rail.chain_id, sender.address, tx.nonce)
+    at_nonce = chain_txs.list_at_nonce(rail.chain_id, queue.key.address, tx.nonce)
     return any(each_tx.id != tx.id for each_tx in await app.store.read(at_nonce))

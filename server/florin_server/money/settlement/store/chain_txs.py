@@ -1,81 +1,45 @@
-"""Records around the chain: transactions before they are sent, and proven ends.
+"""The journal of our transactions: stored before they are sent, with items and variants, and ended.
 
-Our transactions are recorded before they are broadcast. A payment that is processing ends only
-here, together with its event, its booking and the end of its transaction.
+A transaction is recorded before it is broadcast, together with what claims its items.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple
 
-from sqlalchemy import Update, exists, func, select, text, update
+from sqlalchemy import Update, func, select, text, update
 
-from florin_server.db.engine.columns import U256
 from florin_server.db.engine.query import (
     Command,
     Op,
     Operation,
+    Params,
     Statement,
     StoreError,
-    columns,
     insert,
     is_in,
     is_one_of,
     operation,
     param,
 )
-from florin_server.db.engine.times import is_due
-from florin_server.db.tables.payments import UNSETTLED_PREDICATE, ConfirmationState
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
-from florin_server.db.tables.tables import (
-    chain_tx,
-    chain_tx_bump,
-    chain_tx_item,
-)
-from florin_server.db.tables.tables import confirm as confirmation_table
-from florin_server.db.tables.tables import issued as resolved_build_table
-from florin_server.db.tables.tables import payment as payment_table
+from florin_server.db.tables.tables import chain_tx_bump_table, chain_tx_item_table, chain_tx_table
 from florin_server.domain.ledger import journals
-from florin_server.domain.payments.payment import (
-    Confirmation,
-    Payment,
-    PaymentOption,
-    PaymentStatus,
-    ResolvedBuild,
-)
-from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import (
     ChainTx,
-    PaymentOutcome,
-    SettlementItem,
+    GasShare,
+    PayerKind,
     TransactionOutcome,
     TransactionVariant,
+    TxState,
 )
 from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEvent
 from florin_server.money.ledger.store import ledger
-from florin_server.money.payments.store import effects
-from florin_server.money.payments.store.payments import (
-    put_events,
-    to_event_row,
-)
-from florin_server.money.payouts.store import held_money
-from florin_server.money.settlement.store import gas, token_accounts, used_nonces
-from florin_server.money.settlement.store.chain_tx_rows import (
-    TransactionRow,
-    load_transactions,
-    to_item_rows,
-)
-from florin_server.money.settlement.store.settlement_items import (
-    NOT_HELD,
-    SettlementRow,
-    select_items,
-    to_settlement_item,
-)
+from florin_server.money.settlement.store import gas, used_nonces
 from florin_server.operations.store import leases
-from florin_server.operations.store.quarantine import is_excluded
 
 
 class LostLease(StoreError):  # noqa: N818  (a state of the world, not a mistake)
@@ -88,22 +52,35 @@ class ItemsUnavailable(LostLease):
     """Items of a transaction are already done, or are in another transaction."""
 
 
-# Our final transactions that can include a payment without paying it. Honest payments fail once,
-# when their money moves between a dry run and its block. From then on each is dry-run alone before
-# it is sent, and a payment that fails twice more does so on purpose.
-FAILURES_MAX = 3
+class _TransactionRow(NamedTuple):
+    """A row of `chain_tx`: a transaction without its items and variants."""
 
-# few transactions are open at any time
-_IN_OPEN = (
-    exists()
-    .where(
-        text(OPEN_TX_PREDICATE),
-        chain_tx.c.chain_id == confirmation_table.c.chain_id,
-        chain_tx_item.c.tx_id == chain_tx.c.id,
-        chain_tx_item.c.payment_id == confirmation_table.c.payment_id,
-    )
-    .correlate(confirmation_table)
-)
+    id: str
+    chain_id: str
+    sender: str
+    nonce: int
+    raw: bytes
+    hash: str
+    state: TxState
+    created_at_us: int
+    sent_block: int | None
+    block_number: int | None
+    block_hash: str | None
+    final_hash: str | None
+    since_block: int | None
+
+
+class _Variant(NamedTuple):
+    tx_id: str
+    variant: TransactionVariant
+
+
+class _Item(NamedTuple):
+    tx_id: str
+    payment_id: str | None
+    payout_id: str | None
+    kind: PayerKind | None
+    gas: int
 
 
 class _EndedTransaction(NamedTuple):
@@ -111,136 +88,63 @@ class _EndedTransaction(NamedTuple):
     chain_id: str
 
 
-class _PaymentState(NamedTuple):
-    id: str
-    status: PaymentStatus
-
-
-_WAITING = Statement(
-    select_items()
-    .where(
-        confirmation_table.c.state == ConfirmationState.WAITING,
-        is_due(confirmation_table.c.retry_at_us),
-        confirmation_table.c.failures < param("most"),
-        ~is_excluded(QuarantinedItemKind.PAYMENT, confirmation_table.c.payment_id),
+_BUMPS = Statement(
+    select(chain_tx_bump_table.c.tx_id, chain_tx_bump_table.c.raw, chain_tx_bump_table.c.hash)
+    .where(is_in(chain_tx_bump_table.c.tx_id, "ids"))
+    .order_by(chain_tx_bump_table.c.tx_id, chain_tx_bump_table.c.n),
+    _Variant,
+    variant=TransactionVariant,
+)
+_ITEMS = Statement(
+    select(
+        chain_tx_item_table.c.tx_id,
+        chain_tx_item_table.c.payment_id,
+        chain_tx_item_table.c.payout_id,
+        chain_tx_item_table.c.kind,
+        chain_tx_item_table.c.gas,
     )
-    .limit(param("limit")),
-    SettlementRow,
-    payment=Payment,
-    option=PaymentOption,
-    confirmation=Confirmation,
+    .where(is_in(chain_tx_item_table.c.tx_id, "ids"))
+    .order_by(chain_tx_item_table.c.tx_id, chain_tx_item_table.c.n),
+    _Item,
 )
-_UNSETTLED = Statement(
-    select_items(),
-    SettlementRow,
-    payment=Payment,
-    option=PaymentOption,
-    confirmation=Confirmation,
-)
-_UNSETTLED_IDS = Statement(
-    select(confirmation_table.c.payment_id).where(
-        text(UNSETTLED_PREDICATE), NOT_HELD, confirmation_table.c.chain_id == param("chain_id")
-    ),
-    str,
-)
-_ISSUED = Statement(
-    select(*columns(resolved_build_table, ResolvedBuild))
-    .join(
-        confirmation_table,
-        (confirmation_table.c.payment_id == resolved_build_table.c.payment_id)
-        & (confirmation_table.c.option_id == resolved_build_table.c.option_id),
-    )
-    .where(is_in(confirmation_table.c.payment_id, "ids"))
-    .order_by(resolved_build_table.c.payment_id, resolved_build_table.c.n.desc()),
-    ResolvedBuild,
-)
-_COUNT = Statement(
-    select(func.count()).select_from(confirmation_table).where(text(UNSETTLED_PREDICATE)), int
-)
-_SUBMIT = Statement(
-    update(confirmation_table)
-    .where(
-        is_in(confirmation_table.c.payment_id, "ids"),
-        confirmation_table.c.state == ConfirmationState.WAITING,
-    )
-    .values(state=ConfirmationState.SUBMITTED)
-    .returning(confirmation_table.c.payment_id),
-    str,
-)
-_LEAVE = Command(
-    update(confirmation_table)
-    .where(
-        is_in(confirmation_table.c.payment_id, "ids"),
-        confirmation_table.c.state == ConfirmationState.WAITING,
-    )
-    .values(state=ConfirmationState.SUBMITTED)
-)
-# an operation that puts them into a transaction changes them too
-_LOCK = Statement(
-    select(confirmation_table.c.payment_id)
-    .where(is_in(confirmation_table.c.payment_id, "ids"))
-    .order_by(confirmation_table.c.payment_id)
-    .with_for_update(),
-    str,
-)
-_RELEASE = Command(
-    update(confirmation_table)
-    .where(
-        is_in(confirmation_table.c.payment_id, "ids"),
-        text(UNSETTLED_PREDICATE),
-        NOT_HELD,
-        ~_IN_OPEN,
-    )
-    .values(state=ConfirmationState.WAITING, retry_at_us=param("at_us"))
-)
-_ISOLATE = Command(
-    update(confirmation_table)
-    .where(is_in(confirmation_table.c.payment_id, "ids"), text(UNSETTLED_PREDICATE))
-    .values(reverted=confirmation_table.c.reverted + 1)
-)
-_DONE = Command(
-    update(confirmation_table)
-    .where(is_in(confirmation_table.c.payment_id, "ids"))
-    .values(state=ConfirmationState.DONE)
-)
-_APPEND = Command(insert(chain_tx))
-_ITEM = Command(insert(chain_tx_item))
+_APPEND = Command(insert(chain_tx_table))
+_ITEM = Command(insert(chain_tx_item_table))
 _FILTER_HASHES = Statement(
-    select(chain_tx.c.hash).where(
-        chain_tx.c.chain_id == param("chain_id"), is_in(chain_tx.c.hash, "hashes")
+    select(chain_tx_table.c.hash).where(
+        chain_tx_table.c.chain_id == param("chain_id"), is_in(chain_tx_table.c.hash, "hashes")
     ),
     str,
 )
 _OPEN_TXS = Statement(
-    select(*chain_tx.c)
+    select(*chain_tx_table.c)
     .where(
         text(OPEN_TX_PREDICATE),
-        chain_tx.c.chain_id == param("chain_id"),
-        chain_tx.c.sender == param("sender"),
+        chain_tx_table.c.chain_id == param("chain_id"),
+        chain_tx_table.c.sender == param("sender"),
     )
-    .order_by(chain_tx.c.nonce),
-    TransactionRow,
+    .order_by(chain_tx_table.c.nonce),
+    _TransactionRow,
 )
 _AT_NONCE = Statement(
-    select(*chain_tx.c)
+    select(*chain_tx_table.c)
     .where(
-        chain_tx.c.chain_id == param("chain_id"),
-        chain_tx.c.sender == param("sender"),
-        chain_tx.c.nonce == param("nonce"),
+        chain_tx_table.c.chain_id == param("chain_id"),
+        chain_tx_table.c.sender == param("sender"),
+        chain_tx_table.c.nonce == param("nonce"),
     )
-    .order_by(chain_tx.c.created_at_us.desc(), chain_tx.c.id),
-    TransactionRow,
+    .order_by(chain_tx_table.c.created_at_us.desc(), chain_tx_table.c.id),
+    _TransactionRow,
 )
-_BUMP = Command(insert(chain_tx_bump))
+_BUMP = Command(insert(chain_tx_bump_table))
 
 
 def _update_by_event(event: TxEvent) -> Update:
     """Build an update by the state table; it changes nothing if the event cannot happen."""
     return (
-        update(chain_tx)
+        update(chain_tx_table)
         .where(
-            chain_tx.c.id == param("tx_id"),
-            is_one_of(chain_tx.c.state, TRANSACTION_TRANSITIONS.list_sources(event)),
+            chain_tx_table.c.id == param("tx_id"),
+            is_one_of(chain_tx_table.c.state, TRANSACTION_TRANSITIONS.list_sources(event)),
         )
         .values(state=TRANSACTION_TRANSITIONS.get_target(event))
     )
@@ -256,80 +160,13 @@ _END = {
             final_hash=param("final_hash"),
         )
         .returning(
-            func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash).label("hash"),
-            chain_tx.c.chain_id,
+            func.coalesce(chain_tx_table.c.final_hash, chain_tx_table.c.hash).label("hash"),
+            chain_tx_table.c.chain_id,
         ),
         _EndedTransaction,
     )
     for event in (TxEvent.FINAL, TxEvent.REPLACED)
 }
-# the payment is locked first, as for a simulated outcome
-_TO_SETTLE = Statement(
-    select(payment_table.c.id, payment_table.c.status)
-    .join_from(
-        payment_table, confirmation_table, confirmation_table.c.payment_id == payment_table.c.id
-    )
-    .where(is_in(payment_table.c.id, "ids"), text(UNSETTLED_PREDICATE), NOT_HELD)
-    .order_by(payment_table.c.id)
-    .with_for_update(),
-    _PaymentState,
-)
-_FINALIZE = Statement(
-    update(payment_table)
-    .where(
-        payment_table.c.id == param("payment_id"),
-        payment_table.c.status == PaymentStatus.PROCESSING,
-    )
-    .values(
-        version=payment_table.c.version + 1,
-        updated_at_us=param("now_us"),
-        status=param("status"),
-        tx_id=param("tx_id"),
-        # the option stays, even for a payment that failed
-        option_unit=func.coalesce(param("option_unit"), payment_table.c.option_unit),
-        option_value=func.coalesce(param("option_value", U256), payment_table.c.option_value),
-        settled_value=param("settled_value"),
-        failure_code=param("failure_code"),
-        failure_detail=param("failure_detail"),
-    )
-    .returning(*payment_table.c),
-    Payment,
-)
-
-
-@operation
-def list_waiting(chain_id: str, limit: int, now_us: int) -> Op[list[SettlementItem]]:
-    """Return accepted payments that are in no transaction and due, the oldest first.
-
-    A payment that too many transactions did not pay is not sent any more.
-    """
-    rows = yield from _WAITING.all(chain_id=chain_id, now_us=now_us, limit=limit, most=FAILURES_MAX)
-    return [to_settlement_item(row) for row in rows]
-
-
-@operation
-def list_unsettled(chain_id: str) -> Op[list[SettlementItem]]:
-    """Return every payment of a chain that waits for its end on chain, the oldest first."""
-    return [to_settlement_item(row) for row in (yield from _UNSETTLED.all(chain_id=chain_id))]
-
-
-@operation
-def list_unsettled_ids(chain_id: str) -> Op[frozenset[str]]:
-    """Return the ids of every payment of a chain that waits for its end on chain."""
-    return frozenset((yield from _UNSETTLED_IDS.all(chain_id=chain_id)))
-
-
-@operation
-def list_resolved_builds(payment_ids: Collection[str]) -> Op[list[ResolvedBuild]]:
-    """Return the resolved builds of payments' bound options, the newest of each first."""
-    return (yield from _ISSUED.all(ids=payment_ids))
-
-
-@operation
-def count_unsettled() -> Op[int]:
-    """Return how many payments are processing, on all chains."""
-    count = yield from _COUNT.single()
-    return int(count)
 
 
 @operation
@@ -344,7 +181,7 @@ def append(tx: ChainTx, epoch: int, lease: str, claim: Operation[None]) -> Op[No
     yield from claim
     yield _APPEND(tx)
     if tx.item_ids:
-        yield _ITEM.bind_many(to_item_rows(tx))
+        yield _ITEM.bind_many(_to_item_rows(tx))
     yield from used_nonces.record_next_nonce(tx.chain_id, tx.sender, tx.nonce + 1)
 
 
@@ -366,14 +203,6 @@ def _require_lease(lease: str, epoch: int) -> Op[None]:
 
 
 @operation
-def claim(payment_ids: Collection[str]) -> Op[None]:
-    """Claim payments; raise ItemsUnavailable if one is not waiting. Part of an operation."""
-    taken = set((yield from _SUBMIT.all(ids=payment_ids)))
-    if missing := [payment_id for payment_id in payment_ids if payment_id not in taken]:
-        raise ItemsUnavailable(f"not waiting to be settled: {', '.join(missing)}")
-
-
-@operation
 def filter_known_hashes(chain_id: str, hashes: Collection[str]) -> Op[set[str]]:
     """Return which of some hashes belong to recorded transactions of ours."""
     return set((yield from _FILTER_HASHES.all(chain_id=chain_id, hashes=hashes)))
@@ -390,7 +219,7 @@ def record_broadcasts(heads: Mapping[str, int]) -> Op[None]:
 def list_open(chain_id: str, sender: str) -> Op[list[ChainTx]]:
     """Return a key's transactions that are neither final nor replaced, by nonce."""
     return (
-        yield from load_transactions((yield from _OPEN_TXS.all(chain_id=chain_id, sender=sender)))
+        yield from _load_transactions((yield from _OPEN_TXS.all(chain_id=chain_id, sender=sender)))
     )
 
 
@@ -398,84 +227,7 @@ def list_open(chain_id: str, sender: str) -> Op[list[ChainTx]]:
 def list_at_nonce(chain_id: str, sender: str, nonce: int) -> Op[list[ChainTx]]:
     """Return all transactions ever signed for a nonce, the newest first."""
     transactions = yield from _AT_NONCE.all(chain_id=chain_id, sender=sender, nonce=nonce)
-    return (yield from load_transactions(transactions))
-
-
-@operation
-def leave_to_buyer(payment_ids: Collection[str]) -> Op[None]:
-    """Stop submitting payments whose transaction the buyer sends."""
-    yield _LEAVE(ids=payment_ids)
-
-
-@operation
-def release(payment_ids: Collection[str], retry_at_us: int) -> Op[None]:
-    """Make unsettled payments wait again, due at a time.
-
-    A payment in an open transaction stays there: another process sent it meanwhile.
-    """
-    yield from _LOCK.all(ids=payment_ids)
-    yield _RELEASE(ids=payment_ids, at_us=retry_at_us)
-
-
-@operation
-def isolate(payment_ids: Sequence[str]) -> Op[None]:
-    """Record that a transaction failed as a whole, so that its payments go alone next.
-
-    Part of an operation.
-    """
-    if payment_ids:
-        yield _ISOLATE(ids=payment_ids)
-
-
-@operation
-def finalize(
-    payment_outcomes: Sequence[PaymentOutcome],
-    transaction_outcomes: Sequence[TransactionOutcome],
-    now_us: int,
-    watch_operation: Operation[None] | None = None,
-) -> Op[list[Payment]]:
-    """End payments and transactions on proof from the chain, and book both.
-
-    `watch_operation` records, in the same transaction, what a reorg could still undo.
-
-    Return the payments that it ended, or whose money it held. A payment that ended before, or was
-    simulated, stays unchanged and nothing is booked twice, so that a proof can be repeated.
-    """
-    ended_payments: list[Payment] = []
-    settled_ids: list[str] = []
-    held_payments: list[Payment] = []
-    to_settle = yield from _find_unsettled_statuses(payment_outcomes)
-    yield from effects.put(
-        [outcome for outcome in payment_outcomes if outcome.payment_id in to_settle]
-    )
-    for outcome in sorted(payment_outcomes, key=attrgetter("payment_id")):
-        status = to_settle.get(outcome.payment_id)
-        if outcome.held_money is not None:
-            if status is PaymentStatus.PROCESSING:
-                held_payments.append(
-                    (yield from held_money.hold(outcome.held_money, outcome.postings, now_us))
-                )
-        elif status is PaymentStatus.SUCCEEDED:
-            # a reorg had undone it, and its payment keeps its status
-            yield from _post_outcome(outcome, now_us)
-            settled_ids.append(outcome.payment_id)
-        elif status is not None:
-            ended_payment = yield from _finalize_payment(outcome, now_us)
-            if ended_payment is not None:
-                ended_payments.append(ended_payment)
-    if settled_ids or ended_payments:
-        yield _DONE(ids=[*settled_ids, *(payment.id for payment in ended_payments)])
-    if ended_payments:
-        yield from put_events(
-            [to_event_row(payment, *_to_final_event(payment)) for payment in ended_payments]
-        )
-        yield from token_accounts.release(
-            [payment.id for payment in ended_payments if payment.status is PaymentStatus.FAILED]
-        )
-    yield from finalize_transactions(transaction_outcomes, now_us)
-    if watch_operation is not None:
-        yield from watch_operation
-    return ended_payments + held_payments
+    return (yield from _load_transactions(transactions))
 
 
 @operation
@@ -499,49 +251,64 @@ def finalize_transactions(
             yield from gas.book(outcome.tx_id, ended.chain_id, outcome.gas_spending, now_us)
 
 
-def _find_unsettled_statuses(
-    payment_outcomes: Sequence[PaymentOutcome],
-) -> Op[dict[str, PaymentStatus]]:
-    """Return the payments whose end on chain is still open, which excludes simulated payments."""
-    if not payment_outcomes:
-        return {}
-    return dict(
-        (yield from _TO_SETTLE.all(ids={outcome.payment_id for outcome in payment_outcomes}))
-    )
+def _to_item_rows(tx: ChainTx) -> list[Params]:
+    """Return the rows of a transaction's items."""
+    items = [
+        *((payment_id, None) for payment_id in tx.payment_ids),
+        *((None, payout_id) for payout_id in tx.payout_ids),
+    ]
+    return [_to_item_row(tx, n, *item) for n, item in enumerate(items)]
 
 
-def _finalize_payment(outcome: PaymentOutcome, now_us: int) -> Op[Payment | None]:
-    ended_payment = yield from _FINALIZE.first(
-        payment_id=outcome.payment_id,
-        now_us=now_us,
-        status=outcome.status,
-        tx_id=outcome.tx_hash,
-        option_unit=outcome.option_unit,
-        option_value=outcome.option_value,
-        settled_value=outcome.settled_value,
-        failure_code=outcome.failure_code,
-        failure_detail=outcome.failure_detail,
-    )
-    if ended_payment is None:
-        return None
-    yield from _post_outcome(outcome, now_us)
-    return ended_payment
+def _to_item_row(tx: ChainTx, n: int, payment_id: str | None, payout_id: str | None) -> Params:
+    share = tx.gas_shares[n] if tx.gas_shares else None
+    return {
+        "tx_id": tx.id,
+        "n": n,
+        "payment_id": payment_id,
+        "payout_id": payout_id,
+        "kind": share.kind if share else None,
+        "gas": share.gas if share else 0,
+    }
 
 
-def _post_outcome(outcome: PaymentOutcome, now_us: int) -> Op[None]:
-    if outcome.postings or outcome.status is PaymentStatus.SUCCEEDED:
-        key, payment_id = journals.settle_key(outcome.payment_id), outcome.payment_id
-        yield from ledger.post_again(
-            key,
-            journals.JournalKind.SETTLE,
-            payment_id,
-            outcome.tx_hash,
-            outcome.postings,
-            now_us,
+def _load_transactions(rows: Sequence[_TransactionRow]) -> Op[list[ChainTx]]:
+    """Return transactions from their rows, with items and variants."""
+    if not rows:
+        return []
+    ids = [row.id for row in rows]
+    settled: dict[str, list[str]] = defaultdict(list)
+    payout_ids: dict[str, list[str]] = defaultdict(list)
+    shares: dict[str, list[GasShare]] = defaultdict(list)
+    for item in (yield from _ITEMS.all(ids=ids)):
+        if item.payment_id is not None:
+            settled[item.tx_id].append(item.payment_id)
+        elif item.payout_id is not None:
+            payout_ids[item.tx_id].append(item.payout_id)
+        if item.kind is not None:
+            shares[item.tx_id].append(GasShare(item.kind, item.gas))
+    bumps: dict[str, list[TransactionVariant]] = defaultdict(list)
+    for tx_id, variant in (yield from _BUMPS.all(ids=ids)):
+        bumps[tx_id].append(variant)
+    return [
+        ChainTx(
+            id=row.id,
+            chain_id=row.chain_id,
+            sender=row.sender,
+            nonce=row.nonce,
+            raw=row.raw,
+            hash=row.hash,
+            state=row.state,
+            created_at_us=row.created_at_us,
+            payment_ids=tuple(settled[row.id]),
+            payout_ids=tuple(payout_ids[row.id]),
+            sent_block=row.sent_block,
+            block_number=row.block_number,
+            block_hash=row.block_hash,
+            final_hash=row.final_hash,
+            bumps=tuple(bumps[row.id]),
+            since_block=row.since_block,
+            gas_shares=tuple(shares[row.id]),
         )
-
-
-def _to_final_event(payment: Payment) -> tuple[PaymentStateEvent, dict[str, str | None]]:
-    if payment.status is PaymentStatus.SUCCEEDED:
-        return PaymentStateEvent.EFFECT_FINAL, {"txId": payment.tx_id}
-    return PaymentStateEvent.UNSPENDABLE, {"reason": payment.failure_detail}
+        for row in rows
+    ]

@@ -21,7 +21,7 @@ from florin_server.db.engine.query import (
     operation,
     param,
 )
-from florin_server.db.tables.tables import nonce_account, payment, payment_option
+from florin_server.db.tables.tables import nonce_account_table, payment_option_table, payment_table
 from florin_server.domain.payments.payment import FreeNonce, PaymentStatus, ResolvedBuild
 from florin_server.money.payments.store.payments import put_resolved_build
 
@@ -53,78 +53,90 @@ class NonceRequest:
     partner_id: str
 
 
-_OF_CHAIN = nonce_account.c.chain_id == param("chain_id")
-_MATCHES_ACCOUNT = (_OF_CHAIN, nonce_account.c.address == param("account"))
+_OF_CHAIN = nonce_account_table.c.chain_id == param("chain_id")
+_MATCHES_ACCOUNT = (_OF_CHAIN, nonce_account_table.c.address == param("account"))
 _ALL = Statement(
     select(
-        nonce_account.c.address,
-        nonce_account.c.value,
-        nonce_account.c.slot,
-        nonce_account.c.held_until_us,
-        payment.c.status,
+        nonce_account_table.c.address,
+        nonce_account_table.c.value,
+        nonce_account_table.c.slot,
+        nonce_account_table.c.held_until_us,
+        payment_table.c.status,
     )
-    .join_from(nonce_account, payment, payment.c.id == nonce_account.c.payment_id, isouter=True)
+    .join_from(
+        nonce_account_table,
+        payment_table,
+        payment_table.c.id == nonce_account_table.c.payment_id,
+        isouter=True,
+    )
     .where(_OF_CHAIN)
-    .order_by(nonce_account.c.address),
+    .order_by(nonce_account_table.c.address),
     NonceHolding,
 )
 _FREE = Statement(
-    select(nonce_account.c.address, nonce_account.c.value, nonce_account.c.slot)
+    select(nonce_account_table.c.address, nonce_account_table.c.value, nonce_account_table.c.slot)
     .where(
         _OF_CHAIN,
-        is_in(nonce_account.c.address, "accounts"),
-        nonce_account.c.payment_id.is_(None),
-        nonce_account.c.value != "",
+        is_in(nonce_account_table.c.address, "accounts"),
+        nonce_account_table.c.payment_id.is_(None),
+        nonce_account_table.c.value != "",
     )
-    .order_by(nonce_account.c.held_until_us, nonce_account.c.address)
+    .order_by(nonce_account_table.c.held_until_us, nonce_account_table.c.address)
     .limit(1),
     FreeNonce,
 )
 _HELD = Statement(
     select(
-        nonce_account.c.payment_id,
-        nonce_account.c.option_id,
-        payment_option.c.payer,
-        payment.c.partner_id,
+        nonce_account_table.c.payment_id,
+        nonce_account_table.c.option_id,
+        payment_option_table.c.payer,
+        payment_table.c.partner_id,
     )
-    .join_from(nonce_account, payment, payment.c.id == nonce_account.c.payment_id)
+    .join_from(
+        nonce_account_table, payment_table, payment_table.c.id == nonce_account_table.c.payment_id
+    )
     .join(
-        payment_option,
+        payment_option_table,
         and_(
-            payment_option.c.payment_id == nonce_account.c.payment_id,
-            payment_option.c.id == nonce_account.c.option_id,
+            payment_option_table.c.payment_id == nonce_account_table.c.payment_id,
+            payment_option_table.c.id == nonce_account_table.c.option_id,
         ),
     )
     .where(_OF_CHAIN),
     NonceRequest,
 )
-_ADD = Command(insert(nonce_account).on_conflict_do_nothing(index_elements=["chain_id", "address"]))
+_ADD = Command(
+    insert(nonce_account_table).on_conflict_do_nothing(index_elements=["chain_id", "address"])
+)
 _TAKE = Statement(
-    update(nonce_account)
+    update(nonce_account_table)
     .where(
         *_MATCHES_ACCOUNT,
-        nonce_account.c.payment_id.is_(None),
-        nonce_account.c.value == param("before"),
+        nonce_account_table.c.payment_id.is_(None),
+        nonce_account_table.c.value == param("before"),
     )
     .values(payment_id=param("whose"), option_id=param("which"), held_until_us=param("until_us"))
-    .returning(nonce_account.c.address),
+    .returning(nonce_account_table.c.address),
     str,
 )
 _OF_OPTION = (
     _OF_CHAIN,
-    nonce_account.c.payment_id == param("whose"),
-    nonce_account.c.option_id == param("which"),
+    nonce_account_table.c.payment_id == param("whose"),
+    nonce_account_table.c.option_id == param("which"),
 )
 _HAS_NONCE = Statement(
-    select(nonce_account.c.address).where(*_OF_OPTION, nonce_account.c.held_until_us > 0), str
+    select(nonce_account_table.c.address).where(
+        *_OF_OPTION, nonce_account_table.c.held_until_us > 0
+    ),
+    str,
 )
-_RELEASE = Command(update(nonce_account).where(*_OF_OPTION).values(held_until_us=0))
+_RELEASE = Command(update(nonce_account_table).where(*_OF_OPTION).values(held_until_us=0))
 _RECORD_ADVANCE = Command(
-    update(nonce_account)
+    update(nonce_account_table)
     .where(
         *_MATCHES_ACCOUNT,
-        nonce_account.c.value == param("before"),
-        nonce_account.c.slot <= param("at"),
+        nonce_account_table.c.value == param("before"),
+        nonce_account_table.c.slot <= param("at"),
     )
     .values(value=param("now"), slot=param("at"), payment_id=None, option_id=None)
 )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from sqlalchemy import delete, func, select, update
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, is_in, operation, param
-from florin_server.db.tables.tables import confirm, failed_gas, payment
+from florin_server.db.tables.tables import confirmation_table, failed_gas_table, payment_table
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.settlement.chain_txs import GasSpending, GasSpendingKind
 from florin_server.money.payments.store import simulation
@@ -65,54 +65,63 @@ class _EndedPayment(NamedTuple):
 
 
 _BOOK = Statement(
-    insert(failed_gas)
+    insert(failed_gas_table)
     .on_conflict_do_nothing()
-    .returning(failed_gas.c.payment_id, failed_gas.c.kind),
+    .returning(failed_gas_table.c.payment_id, failed_gas_table.c.kind),
     _BookedGas,
 )
 _FAIL = Command(
-    update(confirm)
-    .where(is_in(confirm.c.payment_id, "ids"))
-    .values(failures=confirm.c.failures + 1)
+    update(confirmation_table)
+    .where(is_in(confirmation_table.c.payment_id, "ids"))
+    .values(failures=confirmation_table.c.failures + 1)
 )
-_SINCE = (failed_gas.c.at_us >= param("since_us"), failed_gas.c.chain_id == param("chain_id"))
+_SINCE = (
+    failed_gas_table.c.at_us >= param("since_us"),
+    failed_gas_table.c.chain_id == param("chain_id"),
+)
 _BY_APP = Statement(
-    select(failed_gas.c.app, failed_gas.c.kind, func.sum(failed_gas.c.gas).label("gas"))
+    select(
+        failed_gas_table.c.app,
+        failed_gas_table.c.kind,
+        func.sum(failed_gas_table.c.gas).label("gas"),
+    )
     .where(*_SINCE)
-    .group_by(failed_gas.c.app, failed_gas.c.kind),
+    .group_by(failed_gas_table.c.app, failed_gas_table.c.kind),
     _AppGas,
 )
 _BY_PAYER = (
-    select(failed_gas.c.payer, func.sum(failed_gas.c.gas).label("gas"))
-    .where(*_SINCE, failed_gas.c.kind == GasSpendingKind.FAILED)
-    .group_by(failed_gas.c.payer)
+    select(failed_gas_table.c.payer, func.sum(failed_gas_table.c.gas).label("gas"))
+    .where(*_SINCE, failed_gas_table.c.kind == GasSpendingKind.FAILED)
+    .group_by(failed_gas_table.c.payer)
 )
-_ABOVE = Statement(_BY_PAYER.having(func.sum(failed_gas.c.gas) >= param("most")), _PayerGas)
-_OF_PAYERS = Statement(_BY_PAYER.where(is_in(failed_gas.c.payer, "payers")), _PayerGas)
+_ABOVE = Statement(_BY_PAYER.having(func.sum(failed_gas_table.c.gas) >= param("most")), _PayerGas)
+_OF_PAYERS = Statement(_BY_PAYER.where(is_in(failed_gas_table.c.payer, "payers")), _PayerGas)
 _ENDED = Statement(
     select(
-        payment.c.id,
-        payment.c.status,
-        payment.c.tx_id,
-        payment.c.failure_detail,
-        payment.c.payer,
-        confirm.c.app,
+        payment_table.c.id,
+        payment_table.c.status,
+        payment_table.c.tx_id,
+        payment_table.c.failure_detail,
+        payment_table.c.payer,
+        confirmation_table.c.app,
     )
-    .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
-    .where(is_in(payment.c.id, "ids")),
+    .join_from(
+        payment_table, confirmation_table, confirmation_table.c.payment_id == payment_table.c.id
+    )
+    .where(is_in(payment_table.c.id, "ids")),
     _EndedPayment,
 )
 _FORGET = Statement(
-    delete(failed_gas)
+    delete(failed_gas_table)
     .where(
-        failed_gas.c.tx_id.in_(
-            select(failed_gas.c.tx_id)
-            .where(failed_gas.c.at_us < param("until_us"))
-            .order_by(failed_gas.c.at_us)
+        failed_gas_table.c.tx_id.in_(
+            select(failed_gas_table.c.tx_id)
+            .where(failed_gas_table.c.at_us < param("until_us"))
+            .order_by(failed_gas_table.c.at_us)
             .limit(param("limit"))
         )
     )
-    .returning(failed_gas.c.tx_id),
+    .returning(failed_gas_table.c.tx_id),
     str,
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from florin_server.db.engine.query import Op, Statement, operation, param
-from florin_server.db.tables.tables import payment
+from florin_server.db.tables.tables import payment_table
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import Payment, PaymentOption, PaymentStatus
 from florin_server.domain.payouts.held_money import HeldMoney
@@ -17,7 +17,8 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import held_money, payouts
 
 _LOCKED = Statement(
-    select(*payment.c).where(payment.c.id == param("payment_id")).with_for_update(), Payment
+    select(*payment_table.c).where(payment_table.c.id == param("payment_id")).with_for_update(),
+    Payment,
 )
 _PAID = frozenset({PaymentStatus.PROCESSING, PaymentStatus.SUCCEEDED})
 

@@ -24,11 +24,11 @@ from florin_server.db.engine.query import (
 )
 from florin_server.db.tables.payments import ConfirmationState
 from florin_server.db.tables.tables import (
-    chain_tx,
-    chain_tx_item,
-    confirm,
-    payment,
-    watched_tx,
+    chain_tx_item_table,
+    chain_tx_table,
+    confirmation_table,
+    payment_table,
+    watched_tx_table,
 )
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import PaymentStatus
@@ -56,57 +56,61 @@ class _PaidItem(NamedTuple):
     payout_id: str
 
 
-_WATCH = Command(upsert(watched_tx, "chain_id", "tx_hash"))
+_WATCH = Command(upsert(watched_tx_table, "chain_id", "tx_hash"))
 _WATCHED = Statement(
-    select(watched_tx.c.tx_hash, watched_tx.c.block_number, watched_tx.c.block_hash).where(
-        watched_tx.c.chain_id == param("chain"), watched_tx.c.watcher == param("by")
+    select(
+        watched_tx_table.c.tx_hash, watched_tx_table.c.block_number, watched_tx_table.c.block_hash
+    ).where(
+        watched_tx_table.c.chain_id == param("chain"), watched_tx_table.c.watcher == param("by")
     ),
     WatchedTransaction,
 )
 _FORGET = Command(
-    delete(watched_tx).where(
-        watched_tx.c.chain_id == param("chain"),
-        watched_tx.c.watcher == param("by"),
-        watched_tx.c.block_number < param("number"),
-        ~is_excluded(QuarantinedItemKind.WATCHED, watched_tx.c.tx_hash),
+    delete(watched_tx_table).where(
+        watched_tx_table.c.chain_id == param("chain"),
+        watched_tx_table.c.watcher == param("by"),
+        watched_tx_table.c.block_number < param("number"),
+        ~is_excluded(QuarantinedItemKind.WATCHED, watched_tx_table.c.tx_hash),
     )
 )
 _UNWATCH = Statement(
-    delete(watched_tx)
+    delete(watched_tx_table)
     .where(
-        watched_tx.c.chain_id == param("chain"),
-        watched_tx.c.watcher == param("by"),
-        is_in(watched_tx.c.tx_hash, "hashes"),
+        watched_tx_table.c.chain_id == param("chain"),
+        watched_tx_table.c.watcher == param("by"),
+        is_in(watched_tx_table.c.tx_hash, "hashes"),
     )
-    .returning(watched_tx.c.tx_hash),
+    .returning(watched_tx_table.c.tx_hash),
     str,
 )
 _PAID_BY = Statement(
-    select(payment.c.id)
-    .join_from(payment, confirm, confirm.c.payment_id == payment.c.id)
-    .where(
-        is_in(payment.c.tx_id, "hashes"),
-        payment.c.status == PaymentStatus.SUCCEEDED,
-        confirm.c.chain_id == param("chain"),
-        confirm.c.state == ConfirmationState.DONE,
+    select(payment_table.c.id)
+    .join_from(
+        payment_table, confirmation_table, confirmation_table.c.payment_id == payment_table.c.id
     )
-    .order_by(payment.c.id),
+    .where(
+        is_in(payment_table.c.tx_id, "hashes"),
+        payment_table.c.status == PaymentStatus.SUCCEEDED,
+        confirmation_table.c.chain_id == param("chain"),
+        confirmation_table.c.state == ConfirmationState.DONE,
+    )
+    .order_by(payment_table.c.id),
     str,
 )
 _ENDED = Statement(
-    select(chain_tx.c.id).where(
-        chain_tx.c.chain_id == param("chain"),
-        is_in(chain_tx.c.sender, "senders"),
-        is_in(func.coalesce(chain_tx.c.final_hash, chain_tx.c.hash), "hashes"),
-        chain_tx.c.state == TxState.FINAL,
+    select(chain_tx_table.c.id).where(
+        chain_tx_table.c.chain_id == param("chain"),
+        is_in(chain_tx_table.c.sender, "senders"),
+        is_in(func.coalesce(chain_tx_table.c.final_hash, chain_tx_table.c.hash), "hashes"),
+        chain_tx_table.c.state == TxState.FINAL,
     ),
     str,
 )
 _REOPEN = Statement(
-    update(chain_tx)
+    update(chain_tx_table)
     .where(
-        is_in(chain_tx.c.id, "ids"),
-        is_one_of(chain_tx.c.state, TRANSACTION_TRANSITIONS.list_sources(TxEvent.UNDONE)),
+        is_in(chain_tx_table.c.id, "ids"),
+        is_one_of(chain_tx_table.c.state, TRANSACTION_TRANSITIONS.list_sources(TxEvent.UNDONE)),
     )
     .values(
         state=TRANSACTION_TRANSITIONS.get_target(TxEvent.UNDONE),
@@ -115,23 +119,24 @@ _REOPEN = Statement(
         block_hash=null(),
         final_hash=null(),
     )
-    .returning(chain_tx.c.id, chain_tx.c.hash),
+    .returning(chain_tx_table.c.id, chain_tx_table.c.hash),
     _ReopenedTransaction,
 )
 _PAYOUTS = Statement(
-    select(chain_tx_item.c.tx_id, chain_tx_item.c.payout_id).where(
-        is_in(chain_tx_item.c.tx_id, "ids"), chain_tx_item.c.payout_id.is_not(None)
+    select(chain_tx_item_table.c.tx_id, chain_tx_item_table.c.payout_id).where(
+        is_in(chain_tx_item_table.c.tx_id, "ids"), chain_tx_item_table.c.payout_id.is_not(None)
     ),
     _PaidItem,
 )
 _HELD = Statement.nullable(
-    select(chain_tx_item.c.payment_id).where(is_in(chain_tx_item.c.tx_id, "ids")), str
+    select(chain_tx_item_table.c.payment_id).where(is_in(chain_tx_item_table.c.tx_id, "ids")), str
 )
 _BACK = Command(
-    update(confirm)
+    update(confirmation_table)
     .where(
-        is_in(confirm.c.payment_id, "ids"),
-        (confirm.c.state == ConfirmationState.DONE) | (confirm.c.state == ConfirmationState.HELD),
+        is_in(confirmation_table.c.payment_id, "ids"),
+        (confirmation_table.c.state == ConfirmationState.DONE)
+        | (confirmation_table.c.state == ConfirmationState.HELD),
     )
     .values(state=param("next_state"), retry_at_us=0)
 )

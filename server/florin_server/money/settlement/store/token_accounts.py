@@ -23,10 +23,10 @@ from florin_server.db.engine.query import (
     param,
 )
 from florin_server.db.tables.tables import (
-    account_to_open,
-    installation,
-    merchant,
-    opened_account,
+    account_to_open_table,
+    installation_table,
+    merchant_table,
+    opened_account_table,
 )
 from florin_server.domain.accounts.destinations import (
     AssetAccount,
@@ -49,8 +49,8 @@ class AccountNotOpenable(StoreError):  # noqa: N818  (a state of the world, not 
     is_transient = True
 
 
-_QUEUED = account_to_open.c
-_OPENED = opened_account.c
+_QUEUED = account_to_open_table.c
+_OPENED = opened_account_table.c
 _KEY = ["asset", "account"]
 
 
@@ -70,7 +70,7 @@ class _MerchantPartner(NamedTuple):
     partner_id: str
 
 
-_ENQUEUE = Command(insert(account_to_open).on_conflict_do_nothing(index_elements=_KEY))
+_ENQUEUE = Command(insert(account_to_open_table).on_conflict_do_nothing(index_elements=_KEY))
 _QUEUE = Statement(
     select(_QUEUED.asset, _QUEUED.account, _QUEUED.merchant_id)
     .where(_QUEUED.chain_id == param("chain_id"))
@@ -78,17 +78,17 @@ _QUEUE = Statement(
     _QueuedAccount,
 )
 _DROP = Command(
-    delete(account_to_open).where(
+    delete(account_to_open_table).where(
         _QUEUED.asset == param("asset_"), _QUEUED.account == param("account_")
     )
 )
 _CLAIM = Statement(
-    insert(opened_account)
+    insert(opened_account_table)
     .on_conflict_do_nothing(index_elements=_KEY)
-    .returning(opened_account.c.asset),
+    .returning(opened_account_table.c.asset),
     str,
 )
-_lock = insert(installation)
+_lock = insert(installation_table)
 # a row per chain that every opening changes first, as caps count the other openings
 _LOCK = Command(
     _lock.on_conflict_do_update(index_elements=["name"], set_={"value": _lock.excluded.value})
@@ -106,10 +106,12 @@ _OF_DAY = Statement(
     _MerchantCount,
 )
 _PARTNERS = Statement(
-    select(merchant.c.id, merchant.c.partner_id).where(is_in(merchant.c.id, "ids")),
+    select(merchant_table.c.id, merchant_table.c.partner_id).where(
+        is_in(merchant_table.c.id, "ids")
+    ),
     _MerchantPartner,
 )
-_FREE = Command(delete(opened_account).where(is_in(_OPENED.opened_by, "ids")))
+_FREE = Command(delete(opened_account_table).where(is_in(_OPENED.opened_by, "ids")))
 
 
 class _DailyQuota:

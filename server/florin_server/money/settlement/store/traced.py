@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from florin_server.db.engine.query import Op, Statement, operation, param
-from florin_server.db.tables.tables import chain_tx
+from florin_server.db.tables.tables import chain_tx_table
 
 
 class _SenderAndBlock(NamedTuple):
@@ -16,8 +16,8 @@ class _SenderAndBlock(NamedTuple):
 
 
 _BY_HASH = Statement(
-    select(chain_tx.c.sender, chain_tx.c.block_number).where(
-        chain_tx.c.chain_id == param("chain_id"), chain_tx.c.hash == param("hash_")
+    select(chain_tx_table.c.sender, chain_tx_table.c.block_number).where(
+        chain_tx_table.c.chain_id == param("chain_id"), chain_tx_table.c.hash == param("hash_")
     ),
     _SenderAndBlock,
 )

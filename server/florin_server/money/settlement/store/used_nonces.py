@@ -5,12 +5,12 @@ from __future__ import annotations
 from sqlalchemy import select
 
 from florin_server.db.engine.query import Command, Op, Statement, operation, param, upsert
-from florin_server.db.tables.tables import relayer
+from florin_server.db.tables.tables import relayer_table
 
-_NOTE = Command(upsert(relayer, "chain_id", "sender"))
+_NOTE = Command(upsert(relayer_table, "chain_id", "sender"))
 _NEXT = Statement(
-    select(relayer.c.next_nonce).where(
-        relayer.c.chain_id == param("chain_id"), relayer.c.sender == param("sender")
+    select(relayer_table.c.next_nonce).where(
+        relayer_table.c.chain_id == param("chain_id"), relayer_table.c.sender == param("sender")
     ),
     int,
 )

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Protocol
 
-from florin_server.base.context import EventContext, MeterContext
-from florin_server.compliance.screening.context import ScreeningContext
-from florin_server.db.context import StorageContext
 from florin_server.domain.payments.payment import FailureCode, Payment, PaymentStatus
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import (
@@ -18,79 +14,89 @@ from florin_server.domain.settlement.chain_txs import (
     WatchedTransaction,
 )
 from florin_server.money.ledger.service import postings
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker import gas_spending, held_money
-from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
-from florin_server.money.settlement.worker.gas_spending import GasBudgets
-from florin_server.money.settlement.worker.observations import ChainObservations
-from florin_server.money.settlement.worker.open_payments import OpenPayments
-from florin_server.money.settlement.worker.reorg_watch import ReorgWatch, list_watched
-from florin_server.money.settlement.worker.senders import SenderPool
-from florin_server.money.settlement.worker.tx_sender import EndedTransaction
-from florin_server.money.settlement.worker.unproven import AwaitingProof
-from florin_server.operations.context import QuarantineContext
+from florin_server.money.settlement.worker.context import SettlementContext
+from florin_server.money.settlement.worker.ended_transactions import EndedTransaction
+from florin_server.money.settlement.worker.reorg_watch import list_watched
 from florin_server.operations.service.quarantine import is_unexpected
-from florin_server.rails.protocol import Rail, is_relayed
+from florin_server.rails.protocol import is_relayed
 from florin_server.rails.types import SettlementEvent
-from florin_server.settings.context import SettingsContext
-
-
-class _Context(
-    EventContext,
-    MeterContext,
-    QuarantineContext,
-    ScreeningContext,
-    SettingsContext,
-    StorageContext,
-    Protocol,
-):
-    """The parts of the application that this module uses."""
-
 
 _log = logging.getLogger(__name__)
+
+
+# named in a chain's health; all are in the log
+_NAMED_MAX = 3
+
+
+class AwaitingProof:
+    """Payments that the settlement contract reports as paid, while no node returns their events.
+
+    They keep their status until their events are found.
+    """
+
+    def __init__(self, context: SettlementContext) -> None:
+        self._context = context
+        self._ids: set[str] = set()
+
+    async def contains(self, item: SettlementItem) -> bool:
+        """Return True if the chain reports an item as paid by a wallet: it must have an event."""
+        direct, option = self._context.rail.direct_settlement, item.option
+        if direct is None or not direct.is_direct(option) or not await direct.is_paid(option):
+            return False
+        await self._context.open_payments.find_events([item])
+        if self._context.open_payments.has_event(item):
+            self.remove([item.payment.id])
+        elif item.payment.id not in self._ids:
+            self._ids.add(item.payment.id)
+            text = (
+                "payment %s is paid according to the contract, but no node returns its transaction"
+            )
+            _log.error(text, item.payment.id)
+        return True
+
+    def remove(self, payment_ids: Iterable[str]) -> None:
+        """Forget payments whose events were found, or that other evidence ended."""
+        self._ids.difference_update(payment_ids)
+
+    def describe_problem(self, unsettled_items: Iterable[SettlementItem]) -> str:
+        """Return the operator's text, given all payments that are not settled; empty if nothing."""
+        payment_ids = sorted(self._ids & {item.payment.id for item in unsettled_items})
+        if not payment_ids:
+            return ""
+        more = f" and {len(payment_ids) - _NAMED_MAX} more" if len(payment_ids) > _NAMED_MAX else ""
+        return (
+            f"payments paid whose events are missing: {', '.join(payment_ids[:_NAMED_MAX])}{more}"
+        )
 
 
 class PaymentFinalizer:
     """Commits what is proven, all that follows from it at once."""
 
-    def __init__(  # noqa: PLR0917  (one of each, none alike)
-        self,
-        app: _Context,
-        rail: Rail,
-        open_payments: OpenPayments,
-        senders: SenderPool,
-        gas_budgets: GasBudgets,
-        blocked_payers: BlockedPayers,
-        reorg_watch: ReorgWatch,
-        observations: ChainObservations,
-    ) -> None:
-        self._app = app
-        self._rail = rail
-        self._open_payments = open_payments
-        self._senders = senders
-        self._gas_budgets = gas_budgets
-        self._blocked_payers = blocked_payers
-        self._reorg_watch = reorg_watch
-        self._observations = observations
-        self.awaiting_proof = AwaitingProof(
-            rail.direct_settlement, open_payments.find_events, open_payments.has_event
-        )
+    def __init__(self, context: SettlementContext) -> None:
+        self._context = context
+        self.awaiting_proof = AwaitingProof(context)
 
     async def finalize_proven(self) -> None:
         """End what final events pay, and the transactions that are final."""
         outcomes = []
-        for item in list(self._open_payments.items):
+        for item in list(self._context.open_payments.items):
             async with self._isolate(item.payment.id, "conclude"):
-                if (event := await self._open_payments.find_proof(item)) is not None:
+                if (event := await self._context.open_payments.find_proof(item)) is not None:
                     outcome = self._build_success(item, event)
                     outcomes.append(
-                        await held_money.screen_success(self._app, self._rail, item, event, outcome)
+                        await held_money.screen_success(
+                            self._context.app, self._context.rail, item, event, outcome
+                        )
                     )
-        await self.commit(outcomes, await self._senders.list_final())
+        await self.commit(outcomes, await self._context.senders.list_final())
 
     def _isolate(self, payment_id: str, step: str) -> AbstractAsyncContextManager[None]:
-        chain_id = self._rail.chain_id
-        return self._app.quarantine.isolate(QuarantinedItemKind.PAYMENT, chain_id, payment_id, step)
+        chain_id = self._context.rail.chain_id
+        return self._context.app.quarantine.isolate(
+            QuarantinedItemKind.PAYMENT, chain_id, payment_id, step
+        )
 
     async def fail_unpayable(self, items: Sequence[SettlementItem]) -> None:
         """End payments that never can be settled; the chain may not answer."""
@@ -125,9 +131,9 @@ class PaymentFinalizer:
             async with self._isolate(outcome.payment_id, "commit the end"):
                 await self._commit([outcome], [])
         for ended_tx in ended_txs:
-            async with self._app.quarantine.isolate(
+            async with self._context.app.quarantine.isolate(
                 QuarantinedItemKind.TRANSACTION,
-                self._rail.chain_id,
+                self._context.rail.chain_id,
                 ended_tx.tx.id,
                 "commit the end",
             ):
@@ -136,54 +142,58 @@ class PaymentFinalizer:
     async def _commit(
         self, outcomes: Sequence[PaymentOutcome], ended_txs: Sequence[EndedTransaction]
     ) -> None:
-        now_us = self._app.clock.now_us()
-        watched_txs = self._reorg_watch.list_new(list_watched(outcomes, ended_txs))
-        watch_operation = self._reorg_watch.record_watched(watched_txs)
+        now_us = self._context.app.clock.now_us()
+        watched_txs = self._context.reorg_watch.list_new(list_watched(outcomes, ended_txs))
+        watch_operation = self._context.reorg_watch.record_watched(watched_txs)
         finished_ids = {outcome.payment_id for outcome in outcomes}
         if freed_items := self._list_freed(ended_txs, finished_ids):
             # their payments may have become final after the read
-            await self._open_payments.find_events(freed_items)
-        ended_txs = await self._gas_budgets.add_gas_spending(
-            ended_txs, self._open_payments.items_by_id, self._open_payments.is_paid_by
+            await self._context.open_payments.find_events(freed_items)
+        ended_txs = await self._context.gas_budgets.add_gas_spending(
+            ended_txs,
+            self._context.open_payments.items_by_id,
+            self._context.open_payments.is_paid_by,
         )
-        retries = self._gas_budgets.plan_retries(
+        retries = self._context.gas_budgets.plan_retries(
             ended_txs, self._list_freed(ended_txs, finished_ids), now_us
         )
-        changed_payments = await self._app.store.write(
+        changed_payments = await self._context.app.store.write(
             gas_spending.commit_outcomes(outcomes, ended_txs, retries, now_us, watch_operation)
         )
-        self._reorg_watch.add(watched_txs)
+        self._context.reorg_watch.add(watched_txs)
         for retry in retries:
-            self._open_payments.follow(retry.item)
-        await self._gas_budgets.report_committed(ended_txs, retries)
+            self._context.open_payments.follow(retry.item)
+        await self._context.gas_budgets.report_committed(ended_txs, retries)
         held_money.report_held(outcomes, changed_payments)
         for payment in changed_payments:
             self._record_settle_time(payment, now_us)
-            self._app.notifier.publish_payment(payment)
-        self._blocked_payers.remove(finished_ids)
+            self._context.app.notifier.publish_payment(payment)
+        self._context.blocked_payers.remove(finished_ids)
         self.awaiting_proof.remove(finished_ids)
-        self._open_payments.remove(finished_ids)
-        self._senders.remove(ended_txs)
+        self._context.open_payments.remove(finished_ids)
+        self._context.senders.remove(ended_txs)
         await self.fail_unpayable([each_retry.item for each_retry in retries])
 
     def _record_settle_time(self, payment: Payment, now_us: int) -> None:
-        item = self._open_payments.items_by_id.get(payment.id)
+        item = self._context.open_payments.items_by_id.get(payment.id)
         if item is not None and payment.status.is_final:
             seconds = max(0, now_us - item.confirmation.at_us) / 1_000_000
-            chain_id, began_us = self._rail.chain_id, item.confirmation.at_us
-            self._app.meters.record_settlement(chain_id, payment.status, seconds)
-            self._observations.record_settle_time(item, payment, seconds)
-            self._app.traces.record_step(payment.id, "settle", began_us, now_us, chain=chain_id)
+            chain_id, began_us = self._context.rail.chain_id, item.confirmation.at_us
+            self._context.app.meters.record_settlement(chain_id, payment.status, seconds)
+            self._context.observations.record_settle_time(item, payment, seconds)
+            self._context.app.traces.record_step(
+                payment.id, "settle", began_us, now_us, chain=chain_id
+            )
 
     def _build_success(self, item: SettlementItem, event: SettlementEvent) -> PaymentOutcome:
-        option, split = item.option, self._rail.terms.get_split(item.option)
+        option, split = item.option, self._context.rail.terms.get_split(item.option)
         return PaymentOutcome(
             payment_id=item.payment.id,
             status=PaymentStatus.SUCCEEDED,
             tx_hash=event.tx_hash,
             settled_value=option.value - split.fee if split.settled else None,
             postings=postings.build_settlement_postings(
-                self._rail, item.payment.merchant_id, option
+                self._context.rail, item.payment.merchant_id, option
             ),
             watched_transaction=WatchedTransaction(
                 event.tx_hash, event.block_number, event.block_hash
@@ -203,23 +213,23 @@ class PaymentFinalizer:
         }.difference(finished_ids)
         return [
             item
-            for item in self._open_payments.items
-            if item.payment.id in freed_ids and not self._open_payments.has_event(item)
+            for item in self._context.open_payments.items
+            if item.payment.id in freed_ids and not self._context.open_payments.has_event(item)
         ]
 
     async def _find_unpayable(self, item: SettlementItem) -> PaymentOutcome | None:
         """Return the proof that a payment's authorization can never be used, if there is one."""
-        item = item.extend_to_offer(self._rail.reorg_depth)
+        item = item.extend_to_offer(self._context.rail.reorg_depth)
         if await self.awaiting_proof.contains(item):
             return None
-        resolved_builds = await self._app.store.read(
-            chain_txs.list_resolved_builds([item.payment.id])
+        resolved_builds = await self._context.app.store.read(
+            settlement_items.list_resolved_builds([item.payment.id])
         )
-        reason = await self._rail.observer.find_unpayable_reason(item, resolved_builds)
+        reason = await self._context.rail.observer.find_unpayable_reason(item, resolved_builds)
         if reason is None:
             return None
-        await self._open_payments.find_events([item])
-        if self._open_payments.has_event(item):
+        await self._context.open_payments.find_events([item])
+        if self._context.open_payments.has_event(item):
             return None
         if item.payment.status is PaymentStatus.SUCCEEDED:
             text = "payment %s was removed by a reorganization and can never be paid again: %s"
@@ -233,9 +243,9 @@ class PaymentFinalizer:
 
     async def _was_held(self, item: SettlementItem) -> bool:
         """Return True if Florin had to send a payment, and did not send it because of its payer."""
-        ours = is_relayed(self._rail, item.option)
+        ours = is_relayed(self._context.rail, item.option)
         return (
             ours
-            and not self._senders.has_payment(item.payment.id)
-            and await self._blocked_payers.is_blocked(item)
+            and not self._context.senders.has_payment(item.payment.id)
+            and await self._context.blocked_payers.is_blocked(item)
         )

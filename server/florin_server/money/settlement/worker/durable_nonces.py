@@ -17,7 +17,7 @@ from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.settlement.store import durable_nonces
 from florin_server.money.settlement.store.durable_nonces import NonceHolding
-from florin_server.money.settlement.worker.tx_sender import TxSender
+from florin_server.money.settlement.worker.transaction_queue import TransactionQueue
 from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import AffordableAccounts, DurableNonces, NonceValues
@@ -48,17 +48,17 @@ class DurableNonceKeeper:
         self._app = app
         self._rail = rail
 
-    async def run_turn(self, sender: TxSender) -> None:
+    async def run_turn(self, queue: TransactionQueue) -> None:
         """Compare what is stored with the chain, and do what is required.
 
         What cannot be done now waits: payments are not to be kept by it.
         """
         try:
-            await self._run_turn(sender)
+            await self._run_turn(queue)
         except RailUnavailable as error:
             _log.warning("%s: durable nonces wait: %s", self._rail.chain_id, error)
 
-    async def _run_turn(self, sender: TxSender) -> None:
+    async def _run_turn(self, queue: TransactionQueue) -> None:
         work = self._rail.durable_nonces
         if work is None:
             return
@@ -75,7 +75,7 @@ class DurableNonceKeeper:
             return
         values = await work.get_values(addresses)
         await self._record_values(values, nonce_holdings)
-        if sender.has_preparatory or sender.is_paused:
+        if queue.has_preparatory or queue.key.is_paused:
             # it can create or advance missing nonces
             return
         existing_addresses = {
@@ -95,11 +95,11 @@ class DurableNonceKeeper:
         )
         if missing := await self._select_affordable(absent, work):
             await self._run_each(
-                missing, "make", lambda part: self._create_missing(part, values, sender, work)
+                missing, "make", lambda part: self._create_missing(part, values, queue, work)
             )
         elif left:
             unused = left[:_BATCH_SIZE]
-            await self._run_each(unused, "advance", lambda part: self._advance(part, sender, work))
+            await self._run_each(unused, "advance", lambda part: self._advance(part, queue, work))
 
     async def _select_affordable(
         self, missing: Sequence[str], work: DurableNonces
@@ -133,9 +133,9 @@ class DurableNonceKeeper:
         )
 
     async def _advance(
-        self, addresses: Sequence[str], sender: TxSender, work: DurableNonces
+        self, addresses: Sequence[str], queue: TransactionQueue, work: DurableNonces
     ) -> None:
-        await self._send(sender, lambda: work.sign_advance(addresses), _claim_nothing)
+        await self._send(queue, lambda: work.sign_advance(addresses), _claim_nothing)
         _log.info("%s: advanced %d durable nonces", self._rail.chain_id, len(addresses))
 
     async def _record_values(
@@ -157,7 +157,11 @@ class DurableNonceKeeper:
                 await self._app.store.write(seen)
 
     async def _create_missing(
-        self, missing: Sequence[str], values: NonceValues, sender: TxSender, work: DurableNonces
+        self,
+        missing: Sequence[str],
+        values: NonceValues,
+        queue: TransactionQueue,
+        work: DurableNonces,
     ) -> None:
         chain_id = self._rail.chain_id
         if existing_addresses := [address for address in missing if address in values.by_account]:
@@ -165,7 +169,7 @@ class DurableNonceKeeper:
             await self._app.store.write(durable_nonces.register(chain_id, existing_addresses))
             return
         await self._send(
-            sender,
+            queue,
             lambda: work.sign_creation(missing),
             lambda: durable_nonces.register(chain_id, missing),
         )
@@ -182,14 +186,14 @@ class DurableNonceKeeper:
 
     async def _send(
         self,
-        sender: TxSender,
+        queue: TransactionQueue,
         make_signed: Callable[[], Awaitable[SignedTransaction]],
         claim: Callable[[], Operation[None]],
     ) -> None:
         async def sign(nonce: int) -> SignedTransaction:  # noqa: ARG001
             return await make_signed()
 
-        await sender.send([], sign, claim)
+        await queue.send([], sign, claim)
 
 
 @operation

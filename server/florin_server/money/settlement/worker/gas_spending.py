@@ -27,10 +27,15 @@ from florin_server.domain.settlement.chain_txs import (
 from florin_server.money.context import UsageContext
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.money.settlement.service import GasBudgetKind, HourlyGasBudgets
-from florin_server.money.settlement.store import chain_txs, gas, token_accounts
-from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
+from florin_server.money.settlement.store import (
+    gas,
+    payment_outcomes,
+    settlement_items,
+    token_accounts,
+)
 from florin_server.money.settlement.store.gas import GasUsage
-from florin_server.money.settlement.worker.tx_sender import EndedTransaction
+from florin_server.money.settlement.store.settlement_items import FAILURES_MAX
+from florin_server.money.settlement.worker.ended_transactions import EndedTransaction
 from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import MinedTransaction
@@ -189,7 +194,7 @@ class GasBudgets:
             if items:
                 due_us = now_us + pause_s * 1_000_000
                 await self._app.store.write(
-                    chain_txs.release([item.payment.id for item in items], due_us)
+                    settlement_items.release([item.payment.id for item in items], due_us)
                 )
 
     # ---- after it is final
@@ -390,7 +395,7 @@ def commit_outcomes(
     Both belong together: a payment without a transaction and without a schedule would wait forever,
     and one whose failure was not counted would be sent without end.
     """
-    changed_payments = yield from chain_txs.finalize(
+    changed_payments = yield from payment_outcomes.finalize(
         outcomes, [ended_tx.outcome for ended_tx in ended_txs], now_us, watch_operation
     )
     # a failed transaction opened nothing
@@ -402,10 +407,12 @@ def commit_outcomes(
         ]
     )
     for due_us in sorted({retry.at_us for retry in retries}):
-        yield from chain_txs.release(
+        yield from settlement_items.release(
             [retry.item.payment.id for retry in retries if retry.at_us == due_us], due_us
         )
-    yield from chain_txs.isolate([retry.item.payment.id for retry in retries if retry.is_split])
+    yield from settlement_items.isolate(
+        [retry.item.payment.id for retry in retries if retry.is_split]
+    )
     return changed_payments
 
 

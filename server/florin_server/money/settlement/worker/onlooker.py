@@ -12,7 +12,6 @@ from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ChainHealth, ConditionTracker
 from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker.observations import ChainObservations
-from florin_server.money.settlement.worker.tx_sender import get_lease_name
 from florin_server.operations.store import leases
 from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
@@ -56,7 +55,6 @@ class RemoteSender:
 
     def __init__(self, account: str) -> None:
         self.account = account
-        self.open_transactions = 0
         self.has_lease = False
         self.is_paused = False
 
@@ -85,6 +83,7 @@ class StandbyWorker:
         self._free_since_us: int | None = None
         self._turn_count = 0
         self.head = 0
+        self.open_transactions = 0
 
     @classmethod
     def for_settlement(cls, app: _Context, rail: Rail) -> Self:
@@ -113,10 +112,12 @@ class StandbyWorker:
 
     def health(self) -> ChainHealth:
         """Return the latest known state of the work."""
-        count = sum(sender.open_transactions for sender in self._keys.values())
         wrong = {name: [problem] for name, problem in self._problems.items()}
         return ChainHealth(
-            self.head, count, self._conditions.update(wrong), turn_count=self._turn_count
+            self.head,
+            self.open_transactions,
+            self._conditions.update(wrong),
+            turn_count=self._turn_count,
         )
 
     async def run(self) -> None:
@@ -136,14 +137,16 @@ class StandbyWorker:
     async def _check_leases(self) -> None:
         await self._observations.refresh()
         now_us = self._app.clock.now_us()
-        names = {get_lease_name(self._rail, key): key for key in self._keys}
+        names = {leases.format_name(self._rail.chain_id, key): key for key in self._keys}
         held = {
             names[lease_name]
             for lease_name in await self._app.store.read(leases.filter_held(names, now_us))
         }
-        for address, sender in self._keys.items():
+        open_count = 0
+        for address in self._keys:
             txes = await self._app.store.read(chain_txs.list_open(self._rail.chain_id, address))
-            sender.open_transactions = len(txes)
+            open_count += len(txes)
+        self.open_transactions = open_count
         if held:
             self._free_since_us = None
             message = f"another process has the lease of {', '.join(sorted(held))}"

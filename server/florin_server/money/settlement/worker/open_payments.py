@@ -10,7 +10,7 @@ from typing import Protocol
 from florin_server.db.context import StorageContext
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail
@@ -61,7 +61,9 @@ class OpenPayments:
 
     async def load(self) -> None:
         """Read them again."""
-        unsettled_items = await self._app.store.read(chain_txs.list_unsettled(self._rail.chain_id))
+        unsettled_items = await self._app.store.read(
+            settlement_items.list_unsettled(self._rail.chain_id)
+        )
         chain_id, quarantine = self._rail.chain_id, self._app.quarantine
         items_by_ref: dict[str, SettlementItem] = {}
         for item in self._filter_active(unsettled_items):
@@ -74,7 +76,7 @@ class OpenPayments:
     async def drop_ended(self) -> None:
         """Drop those that others ended."""
         unsettled_ids = await self._app.store.read(
-            chain_txs.list_unsettled_ids(self._rail.chain_id)
+            settlement_items.list_unsettled_ids(self._rail.chain_id)
         )
         self.items_by_ref = {
             ref: item for ref, item in self.items_by_ref.items() if item.payment.id in unsettled_ids

@@ -20,7 +20,7 @@ from florin_server.domain.settlement.chain_txs import (
 )
 from florin_server.money.settlement.store import reorg
 from florin_server.money.settlement.worker.blocks import ChainFollower
-from florin_server.money.settlement.worker.tx_sender import EndedTransaction
+from florin_server.money.settlement.worker.ended_transactions import EndedTransaction
 from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.roles import BlockReader

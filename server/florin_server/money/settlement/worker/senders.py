@@ -1,4 +1,4 @@
-"""The relayer keys with which one chain is settled, each a sender with a lease of its own."""
+"""The relayer keys with which one chain is settled, each with a lease and a queue of its own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from florin_server.base.context import EventContext, MeterContext
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.store import Store
 from florin_server.domain.settlement.chain_txs import ChainTx, GasShare
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker.blocks import ChainFollower
-from florin_server.money.settlement.worker.tx_sender import EndedTransaction, TxSender
+from florin_server.money.settlement.worker.ended_transactions import EndedTransaction
+from florin_server.money.settlement.worker.signing_key import SigningKey
+from florin_server.money.settlement.worker.transaction_queue import QueueRules, TransactionQueue
 from florin_server.operations.context import QuarantineContext
 from florin_server.operations.store import leases
 from florin_server.rails.context import ChainContext
@@ -31,10 +33,10 @@ async def release_dead_leases(store: Store, owners: Collection[str]) -> None:
 
 
 class SenderPool:
-    """All keys of one chain; only those whose lease this process has send.
+    """All keys of one chain, each with its queue; only those whose lease this process has send.
 
     `may_send` says whether an open transaction can still be broadcast, `pauses` are the accounts
-    (CAIP-10) that the operator paused.
+    (CAIP-10) that the operator paused, `wake` requests a turn of the owner at once.
     """
 
     def __init__(
@@ -50,19 +52,20 @@ class SenderPool:
     ) -> None:
         self._app = app
         self._rail = rail
-        self.senders: Sequence[TxSender] = [
-            TxSender(
+        self.keys: Sequence[SigningKey] = [
+            SigningKey(
                 app,
                 rail,
                 address,
                 owner,
-                follower,
-                cannot_be_mined=self._cannot_be_mined,
-                is_in_time=may_send,
                 wake=wake,
                 is_paused=f"{rail.chain_id}:{address}" in pauses,
             )
             for address in rail.senders
+        ]
+        rules = QueueRules(cannot_be_mined=self._cannot_be_mined, is_in_time=may_send)
+        self.queues: Sequence[TransactionQueue] = [
+            TransactionQueue(app, rail, key, follower, rules) for key in self.keys
         ]
 
     async def acquire_leases(self) -> bool:
@@ -71,76 +74,76 @@ class SenderPool:
         Return True if the lease of any key is newly acquired, or lost.
         """
         changed = False
-        for sender in self.senders:
-            before = sender.epoch
-            await sender.acquire_lease()
-            changed |= sender.epoch != before
+        for queue in self.queues:
+            before = queue.key.epoch
+            await queue.acquire_lease()
+            changed |= queue.key.epoch != before
         return changed
 
-    def list_leading(self) -> list[TxSender]:
-        """Return the senders whose lease this process has."""
-        return [sender for sender in self.senders if sender.has_lease]
+    def list_leading(self) -> list[TransactionQueue]:
+        """Return the queues of the keys whose lease this process has."""
+        return [queue for queue in self.queues if queue.key.has_lease]
 
-    def find_free(self) -> TxSender | None:
-        """Return the sender with the fewest open transactions among those with room."""
-        with_room = [sender for sender in self.senders if sender.has_room]
-        return min(with_room, key=lambda sender: sender.open_transactions, default=None)
+    def find_free(self) -> TransactionQueue | None:
+        """Return the queue with the fewest open transactions among those with room."""
+        with_room = [queue for queue in self.queues if queue.has_room]
+        return min(with_room, key=lambda queue: queue.open_transactions, default=None)
 
     @property
     def paused_addresses(self) -> list[str]:
         """Return the addresses that the operator paused."""
-        return [sender.address for sender in self.senders if sender.is_paused]
+        return [key.address for key in self.keys if key.is_paused]
 
     @property
     def is_all_paused(self) -> bool:
         """Return True if the operator paused every key."""
-        return len(self.paused_addresses) == len(self.senders)
+        return len(self.paused_addresses) == len(self.keys)
 
     @property
     def addresses_leased_elsewhere(self) -> list[str]:
         """Return the addresses whose lease another process has."""
-        return [sender.address for sender in self.senders if not sender.has_lease]
+        return [key.address for key in self.keys if not key.has_lease]
 
     @property
     def open_transactions(self) -> int:
         """Return how many transactions of all keys are neither final nor replaced."""
-        return sum(sender.open_transactions for sender in self.senders)
+        return sum(queue.open_transactions for queue in self.queues)
 
     def has_payment(self, payment_id: str) -> bool:
         """Return True if a payment is in an open transaction."""
-        return any(sender.has_item(payment_id) for sender in self.senders)
+        return any(queue.has_item(payment_id) for queue in self.queues)
 
     def list_shares(self) -> list[tuple[str, GasShare]]:
         """Return what the payments of open transactions can use, by payment."""
-        return [share for sender in self.senders for share in sender.list_shares()]
+        return [share for queue in self.queues for share in queue.list_shares()]
 
     async def load(self) -> None:
         """Read again which transactions are open."""
-        for sender in self.list_leading():
-            await sender.load()
+        for queue in self.list_leading():
+            await queue.load()
 
     async def find_transactions(self) -> list[ChainTx]:
         """Request all open transactions from the chain; return those that were found."""
-        return [tx for sender in self.list_leading() for tx in await sender.find_transactions()]
+        return [tx for queue in self.list_leading() for tx in await queue.find_transactions()]
 
     async def list_final(self) -> list[EndedTransaction]:
         """Return the transactions that are final, as far as the evidence goes."""
-        return [
-            ended_tx for sender in self.list_leading() for ended_tx in await sender.list_final()
-        ]
+        return [ended_tx for queue in self.list_leading() for ended_tx in await queue.list_final()]
 
     async def list_replaced(self) -> list[EndedTransaction]:
         """Return the transactions that no block can hold any more."""
         return [
-            ended_tx for sender in self.list_leading() for ended_tx in await sender.list_replaced()
+            ended_tx for queue in self.list_leading() for ended_tx in await queue.list_replaced()
         ]
 
     def remove(self, ended_txs: Iterable[EndedTransaction]) -> None:
         """Forget transactions whose end is committed."""
         ended_txs = list(ended_txs)
-        for sender in self.senders:
-            sender.remove(ended_txs)
+        for queue in self.queues:
+            queue.remove(ended_txs)
 
     async def _cannot_be_mined(self, tx: ChainTx) -> bool:
-        resolved_builds = await self._app.store.read(chain_txs.list_resolved_builds(tx.item_ids))
+        resolved_builds = await self._app.store.read(
+            settlement_items.list_resolved_builds(tx.item_ids)
+        )
         return await self._rail.observer.cannot_be_mined(tx, resolved_builds)

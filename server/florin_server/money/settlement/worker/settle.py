@@ -1,7 +1,7 @@
 """Settles accepted payments on one chain: store, broadcast, wait for evidence, conclude.
 
 Only evidence ends a payment: its settlement event at final depth, or proof that its authorization
-can never be used again. Its senders commit a transaction to the journal before others see it, and
+can never be used again. Its queues commit a transaction to the journal before others see it, and
 broadcast nothing else, so a crash at any point repeats at most a broadcast.
 """
 
@@ -10,59 +10,25 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Container, Mapping, Sequence
-from typing import Protocol
 
 from florin_server.base.clock import wait_for_first
-from florin_server.base.context import EventContext, MeterContext
 from florin_server.base.topics import Topic
-from florin_server.compliance.screening.context import ScreeningContext
-from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError
 from florin_server.domain.health import ChainHealth
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
-from florin_server.domain.settlement.chain_txs import ReorgWatcher
-from florin_server.money.context import UsageContext
-from florin_server.money.settlement.store import chain_txs
-from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
-from florin_server.money.settlement.worker.blocks import create_follower
+from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker.conclude import PaymentFinalizer
-from florin_server.money.settlement.worker.direct_payments import DirectPayments
-from florin_server.money.settlement.worker.durable_nonces import DurableNonceKeeper
-from florin_server.money.settlement.worker.gas_spending import GasBudgets
-from florin_server.money.settlement.worker.missed_blocks import MissedBlocks
-from florin_server.money.settlement.worker.observations import ChainObservations
-from florin_server.money.settlement.worker.open_payments import OpenPayments
-from florin_server.money.settlement.worker.reorg_watch import ReorgWatch
-from florin_server.money.settlement.worker.senders import SenderPool
+from florin_server.money.settlement.worker.context import SettlementApp, SettlementContext
+from florin_server.money.settlement.worker.health import SettlementHealth
+from florin_server.money.settlement.worker.signing_key import SigningKey
 from florin_server.money.settlement.worker.submit import PaymentSubmitter
-from florin_server.money.settlement.worker.symptoms import SettlementHealth
-from florin_server.money.settlement.worker.token_accounts import TokenAccountKeeper
-from florin_server.money.settlement.worker.tx_sender import TxSender, get_lease_name
-from florin_server.operations.context import QuarantineContext
 from florin_server.operations.worker import StepFailed, TurnSteps
 from florin_server.rails.chain_state import ChainState
-from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
 from florin_server.rails.wait import catch_unavailable
-from florin_server.settings.context import SettingsContext
-
-
-class _Context(
-    ChainContext,
-    EventContext,
-    MeterContext,
-    QuarantineContext,
-    ScreeningContext,
-    SettingsContext,
-    StorageContext,
-    UsageContext,
-    Protocol,
-):
-    """The parts of the application that this module uses."""
-
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +40,9 @@ _LEASED_ELSEWHERE = ConditionName.SETTLEMENT_LEASED_ELSEWHERE
 class ChainSettler:
     """Settles on one chain, with every relayer key of which it has the lease."""
 
-    def __init__(self, app: _Context, rail: Rail, owner: str, pauses: Container[str] = ()) -> None:
+    def __init__(
+        self, app: SettlementApp, rail: Rail, owner: str, pauses: Container[str] = ()
+    ) -> None:
         self._app = app
         self._rail = rail
         # steady time of the next comparison, and the time of day of the last one
@@ -85,31 +53,10 @@ class ChainSettler:
         self._wake_event = asyncio.Event()
         for topic in (Topic.SETTLEMENT, Topic.RECEIVERS):
             app.notifier.subscribe(topic, self._wake_event, rail.chain_id)
-        self._follower = create_follower(rail)
-        self._open_payments = OpenPayments(app, rail, self._follower)
-        self._senders = SenderPool(
-            app,
-            rail,
-            owner,
-            self._follower,
-            may_send=self._open_payments.may_send,
-            wake=self._wake_event.set,
-            pauses=pauses,
-        )
-        self._direct_payments = DirectPayments(app, rail, self._follower)
-        self._missed_blocks = MissedBlocks(app, rail, self._follower, self._direct_payments)
-        self._blocked_payers = BlockedPayers(app)
-        self._gas_budgets = GasBudgets(app, rail)
-        self._durable_nonces = DurableNonceKeeper(app, rail)
-        self._token_accounts = TokenAccountKeeper(app, rail)
-        self._reorg_watch = ReorgWatch(app, rail, self._follower, ReorgWatcher.SETTLER)
-        parts = self._open_payments, self._senders, self._gas_budgets, self._blocked_payers
-        self._observations = ChainObservations(app, rail)
-        self._finalizer = PaymentFinalizer(app, rail, *parts, self._reorg_watch, self._observations)
-        self._submitter = PaymentSubmitter(app, rail, *parts, self._finalizer)
-        self._settlement_health = SettlementHealth(
-            app, *parts, self._missed_blocks, self._finalizer, self._follower
-        )
+        self.context = SettlementContext.create(app, rail, owner, pauses, self._wake_event.set)
+        self._finalizer = PaymentFinalizer(self.context)
+        self._submitter = PaymentSubmitter(self.context, self._finalizer)
+        self._settlement_health = SettlementHealth(self.context, self._finalizer.awaiting_proof)
         # the fault of the settler as a whole, if any
         self._problem = ConditionName.SETTLEMENT_STARTING, "starting"
         # the values at the latest check of all conditions
@@ -121,20 +68,25 @@ class ChainSettler:
         return self._rail.chain_id
 
     @property
-    def executors(self) -> Sequence[TxSender]:
-        """Return the senders of its transactions."""
-        return self._senders.senders
+    def executors(self) -> Sequence[SigningKey]:
+        """Return the keys that sign its transactions."""
+        return self.context.senders.keys
 
     @property
     def leases(self) -> Mapping[str, int]:
         """Return the leases of relayer keys with which this process works, each with its epoch."""
-        senders = self._senders.list_leading() if self._is_started else []
-        return {get_lease_name(self._rail, sender.address): sender.epoch for sender in senders}
+        queues = self.context.senders.list_leading() if self._is_started else []
+        return {queue.key.lease_name: queue.key.epoch for queue in queues}
+
+    @property
+    def open_transactions(self) -> int:
+        """Return how many of its transactions are neither final nor replaced."""
+        return self.context.senders.open_transactions
 
     @property
     def head(self) -> int:
         """Return the newest block that was seen; 0 if none was."""
-        return self._follower.head
+        return self.context.follower.head
 
     def health(self) -> ChainHealth:
         """Return the present state of the chain, from a check of every unsettled payment."""
@@ -147,8 +99,8 @@ class ChainSettler:
             name: [why],
             ConditionName.RELAYER_FUNDS_LOW: low,
             ConditionName.RELAYER_EMPTY: [unfunded],
-            ConditionName.DURABLE_NONCES_MISSING: [self._durable_nonces.shortage],
-            ConditionName.PACE_CHANGED: [self._observations.problem],
+            ConditionName.DURABLE_NONCES_MISSING: [self.context.durable_nonces.shortage],
+            ConditionName.PACE_CHANGED: [self.context.observations.problem],
         }
         return self._settlement_health.get_health(wrong, self._turn_count)
 
@@ -170,7 +122,7 @@ class ChainSettler:
                     self._problem = self._get_lease_problem()
                 else:
                     self._problem = _LEASED_ELSEWHERE, "another process has the lease"
-                    await self._observations.refresh()
+                    await self.context.observations.refresh()
             except (RailUnavailable, ApiError, StoreError) as error:
                 if isinstance(error, StoreError):
                     # only the store knows what was written of the last turn
@@ -210,13 +162,13 @@ class ChainSettler:
 
         There is a turn for each accepted payment, and each check reads all open payments.
         """
-        seen = self._follower.head, self._problem, self._senders.paused_addresses
+        seen = self.context.follower.head, self._problem, self.context.senders.paused_addresses
         if seen != self._noted_health:
             self._noted_health = seen
             self.health()
 
     def _get_lease_problem(self) -> tuple[ConditionName, str]:
-        keys = self._senders.addresses_leased_elsewhere
+        keys = self.context.senders.addresses_leased_elsewhere
         message = f"another process has the lease of {', '.join(keys)}" if keys else ""
         return _LEASED_ELSEWHERE, message
 
@@ -227,22 +179,22 @@ class ChainSettler:
 
     async def _acquire_leases(self) -> bool:
         """Acquire or renew the leases; return True if there is a key to work with."""
-        if await self._senders.acquire_leases():
+        if await self.context.senders.acquire_leases():
             # transactions of the last owner are taken over, those of the next one are not ours
             self._is_started = False
-        return bool(self._senders.list_leading())
+        return bool(self.context.senders.list_leading())
 
     async def _start(self) -> None:
         """Pick up where the last owner of a lease stopped."""
-        await self._observations.restore()
-        await self._follower.start()
+        await self.context.observations.restore()
+        await self.context.follower.start()
         await self._load()
         steps = TurnSteps(f"settle {self._rail.chain_id}")
-        await steps.run("load missed blocks", self._missed_blocks.load())
-        await steps.run("load the reorg watch", self._reorg_watch.load())
+        await steps.run("load missed blocks", self.context.missed_blocks.load())
+        await steps.run("load the reorg watch", self.context.reorg_watch.load())
         await steps.run("revert reorganized transactions", self._undo_reorged())
-        for sender in self._senders.list_leading():
-            await sender.start()
+        for queue in self.context.senders.list_leading():
+            await queue.start()
         await self._run_unless_stalled(self._reconcile(steps, self._app.clock.now_us()))
         await steps.run("resume returned items", self._release_retried())
         steps.raise_failures()
@@ -255,30 +207,30 @@ class ChainSettler:
         retried_ids = await self._app.quarantine.list_retried(
             QuarantinedItemKind.PAYMENT, self._rail.chain_id
         )
-        unpaid_items = self._open_payments.list_unseen(self._app.clock.now_us())
+        unpaid_items = self.context.open_payments.list_unseen(self._app.clock.now_us())
         ids = {item.payment.id for item in unpaid_items}.intersection(retried_ids)
         if ids:
             now_us = self._app.clock.now_us()
-            await self._app.store.write(chain_txs.release(sorted(ids), now_us))
+            await self._app.store.write(settlement_items.release(sorted(ids), now_us))
 
     async def _load(self) -> None:
-        await self._open_payments.load()
-        await self._senders.load()
+        await self.context.open_payments.load()
+        await self.context.senders.load()
 
     async def _run_turn(self) -> None:
-        news = await self._follower.poll(is_idle=self._is_idle)
+        news = await self.context.follower.poll(is_idle=self._is_idle)
         steps = TurnSteps(f"settle {self._rail.chain_id}")
         stalled = await self._run_unless_stalled(self._process_news(steps)) if news else None
         # for example too expensive now; open transactions are maintained all the same
         stalled = await catch_unavailable(steps.run("submit", self._submitter.submit())) or stalled
-        if (sender := self._senders.find_free()) is not None:
-            await steps.run("open token accounts", self._token_accounts.run_turn(sender))
-        for sender in self._senders.list_leading():
-            await steps.run("maintain transactions", sender.maintain(has_news=news))
+        if (queue := self.context.senders.find_free()) is not None:
+            await steps.run("open token accounts", self.context.token_accounts.run_turn(queue))
+        for queue in self.context.senders.list_leading():
+            await steps.run("maintain transactions", queue.maintain(has_news=news))
         if self._app.clock.steady_us() >= self._reconcile_at_us:
             await self._reconcile(steps, self._reconciled_at_us)
-        is_open = bool(self._open_payments or self._senders.open_transactions)
-        await steps.run("keep observations", self._observations.save(is_open=is_open))
+        is_open = bool(self.context.open_payments or self.context.senders.open_transactions)
+        await steps.run("keep observations", self.context.observations.save(is_open=is_open))
         if stalled is not None:
             raise stalled
         steps.raise_failures()
@@ -287,10 +239,10 @@ class ChainSettler:
     def _is_idle(self) -> bool:
         """Return whether no block can show anything expected, as far as is known here."""
         return self._rail.direct_settlement is not None and not (
-            self._open_payments
-            or self._senders.open_transactions
-            or self._direct_payments.waiting_events
-            or self._reorg_watch.is_watching
+            self.context.open_payments
+            or self.context.senders.open_transactions
+            or self.context.direct_payments.waiting_events
+            or self.context.reorg_watch.is_watching
         )
 
     async def _process_news(self, steps: TurnSteps) -> None:
@@ -298,7 +250,8 @@ class ChainSettler:
             await steps.run("find transactions", self._find_paid())
         await steps.run("revert reorganized transactions", self._undo_reorged())
         await steps.run(
-            "read events", self._direct_payments.adopt(self._open_payments.items_by_ref)
+            "read events",
+            self.context.direct_payments.adopt(self.context.open_payments.items_by_ref),
         )
         await steps.run("conclude", self._finalizer.finalize_proven())
         await steps.run("drop old evidence", self._drop_old())
@@ -316,29 +269,33 @@ class ChainSettler:
         """Record which blocks pay, and drop old evidence that is not expected."""
         self._app.chains[
             self._rail.chain_id
-        ].paying_blocks = self._open_payments.get_paying_blocks()
-        awaited_refs = {event.ref for event in self._direct_payments.waiting_events}
-        self._follower.drop_old(awaited_refs | self._open_payments.items_by_ref.keys())
+        ].paying_blocks = self.context.open_payments.get_paying_blocks()
+        awaited_refs = {event.ref for event in self.context.direct_payments.waiting_events}
+        self.context.follower.drop_old(
+            awaited_refs | self.context.open_payments.items_by_ref.keys()
+        )
 
     async def _undo_reorged(self) -> None:
         """Start again with transactions that a reorganization removed after they were final."""
-        if await self._reorg_watch.check(
-            [sender.address for sender in self._senders.list_leading()]
+        if await self.context.reorg_watch.check(
+            [queue.key.address for queue in self.context.senders.list_leading()]
         ):
             await self._load()
             # another sender that moved the money may have done so again by now
-            await self._open_payments.find_events(list(self._open_payments.items))
+            await self.context.open_payments.find_events(list(self.context.open_payments.items))
 
     async def _find_paid(self) -> None:
         """Request what blocks would have shown: own final transactions, and what they paid."""
         mined_item_ids = {
-            item_id for tx in await self._senders.find_transactions() for item_id in tx.item_ids
+            item_id
+            for tx in await self.context.senders.find_transactions()
+            for item_id in tx.item_ids
         }
         mined_items = [
-            item for item in self._open_payments.items if item.payment.id in mined_item_ids
+            item for item in self.context.open_payments.items if item.payment.id in mined_item_ids
         ]
-        await self._open_payments.find_events(
-            [item for item in mined_items if not self._open_payments.has_event(item)]
+        await self.context.open_payments.find_events(
+            [item for item in mined_items if not self.context.open_payments.has_event(item)]
         )
 
     async def _reconcile(self, steps: TurnSteps, accepted_by_us: int) -> None:
@@ -355,43 +312,47 @@ class ChainSettler:
         await steps.run("check funds", self._refresh_funds())
         await steps.run("catch up", self._catch_up())
         await steps.run(
-            "read missed blocks", self._missed_blocks.catch_up(self._open_payments.items_by_ref)
+            "read missed blocks",
+            self.context.missed_blocks.catch_up(self.context.open_payments.items_by_ref),
         )
         await steps.run(
-            "read events", self._direct_payments.adopt(self._open_payments.items_by_ref)
+            "read events",
+            self.context.direct_payments.adopt(self.context.open_payments.items_by_ref),
         )
-        await steps.run("forget watched transactions", self._reorg_watch.drop_deep())
-        if (sender := self._senders.find_free()) is not None:
-            await steps.run("keep durable nonces", self._durable_nonces.run_turn(sender))
-        if not self._open_payments and not self._senders.open_transactions:
+        await steps.run("forget watched transactions", self.context.reorg_watch.drop_deep())
+        if (queue := self.context.senders.find_free()) is not None:
+            await steps.run("keep durable nonces", self.context.durable_nonces.run_turn(queue))
+        if not self.context.open_payments and not self.context.senders.open_transactions:
             return
         await steps.run(
             "find events",
-            self._open_payments.find_events(self._open_payments.list_unseen(accepted_by_us)),
+            self.context.open_payments.find_events(
+                self.context.open_payments.list_unseen(accepted_by_us)
+            ),
         )
         await steps.run("find transactions", self._find_transactions())
         await steps.run("conclude", self._finalizer.finalize_proven())
         await steps.run("end replaced transactions", self._commit_replaced())
         await steps.run(
             "end unpayable payments",
-            self._finalizer.fail_unpayable(self._open_payments.list_unseen(accepted_by_us)),
+            self._finalizer.fail_unpayable(self.context.open_payments.list_unseen(accepted_by_us)),
         )
-        for sender in self._senders.list_leading():
-            await steps.run("broadcast again", sender.rebroadcast(immediately=True))
+        for queue in self.context.senders.list_leading():
+            await steps.run("broadcast again", queue.rebroadcast(immediately=True))
 
     async def _refresh_funds(self) -> None:
         shortages = await self._rail.relay.list_shortages()
         self._state.record_funds(shortages, len(self._rail.senders), self._app.clock.steady_us())
 
     async def _find_transactions(self) -> None:
-        await self._senders.find_transactions()
+        await self.context.senders.find_transactions()
 
     async def _commit_replaced(self) -> None:
-        await self._finalizer.commit([], await self._senders.list_replaced())
+        await self._finalizer.commit([], await self.context.senders.list_replaced())
 
     async def _catch_up(self) -> None:
         """Drop payments that others ended, and follow those accepted during a pause."""
-        if self._senders.is_all_paused:
+        if self.context.senders.is_all_paused:
             await self._load()
         else:
-            await self._open_payments.drop_ended()
+            await self.context.open_payments.drop_ended()

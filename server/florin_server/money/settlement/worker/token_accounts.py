@@ -18,7 +18,7 @@ from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.destinations import AssetAccount, TokenAccountOpening
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.settlement.store import token_accounts
-from florin_server.money.settlement.worker.tx_sender import TxSender
+from florin_server.money.settlement.worker.transaction_queue import TransactionQueue
 from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.provisioning import TokenAccounts
@@ -57,14 +57,14 @@ class TokenAccountKeeper:
     def _expect_more(self) -> None:
         self._has_more = True
 
-    async def run_turn(self, sender: TxSender) -> None:
+    async def run_turn(self, queue: TransactionQueue) -> None:
         """Open what one transaction can, if any account is needed and the daily limit allows it.
 
         What cannot be done now waits: payments must not depend on it. Unexpected errors are raised,
         and the work is retried soon.
         """
         try:
-            await self._run_turn(sender)
+            await self._run_turn(queue)
         except RailUnavailable as error:
             self._schedule_check()
             _log.warning("%s: opening token accounts waits: %s", self._rail.chain_id, error)
@@ -76,7 +76,7 @@ class TokenAccountKeeper:
         """Search again soon for the accounts of this turn, before others register more."""
         self._check_at_us = self._app.clock.steady_us() + _RETRY_US
 
-    async def _run_turn(self, sender: TxSender) -> None:
+    async def _run_turn(self, queue: TransactionQueue) -> None:
         provider, now_us = self._rail.token_accounts, self._app.clock.now_us()
         if provider is None or not provider.caps.chain:
             return
@@ -107,14 +107,14 @@ class TokenAccountKeeper:
             openings,
             get_subject,
             "open",
-            lambda batch: self._open_missing(sender, provider, batch, now_us),
+            lambda batch: self._open_missing(queue, provider, batch, now_us),
         )
         # there may be more
         self._has_more = True
 
     async def _open_missing(
         self,
-        sender: TxSender,
+        queue: TransactionQueue,
         provider: TokenAccounts,
         openings: Sequence[TokenAccountOpening],
         now_us: int,
@@ -129,11 +129,11 @@ class TokenAccountKeeper:
         ]
         await store.write(token_accounts.dequeue(finished))
         if missing_openings:
-            await self._open(sender, provider, missing_openings, now_us)
+            await self._open(queue, provider, missing_openings, now_us)
 
     async def _open(
         self,
-        sender: TxSender,
+        queue: TransactionQueue,
         provider: TokenAccounts,
         openings: Sequence[TokenAccountOpening],
         now_us: int,
@@ -153,7 +153,7 @@ class TokenAccountKeeper:
             )
 
         try:
-            await sender.send([], sign, claim)
+            await queue.send([], sign, claim)
         except token_accounts.AccountNotOpenable as error:
             _log.info("%s: %s", self._rail.chain_id, error)
         else:

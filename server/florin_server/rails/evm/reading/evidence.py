@@ -7,7 +7,7 @@ final if it has the chain's confirmations.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from florin_server.rails.connection.jsonrpc import (
 )
 from florin_server.rails.connection.witness import Attestation
 from florin_server.rails.evm import settler
-from florin_server.rails.evm.gas_money import to_native_units
 from florin_server.rails.evm.paying.terms import (
     DIRECT_METHOD,
     PERMIT2_METHOD,
@@ -40,10 +39,10 @@ from florin_server.rails.evm.reading.node import (
     parse_header,
     parse_object,
     parse_objects,
-    parse_optional_quantity,
     parse_quantity,
     parse_uint,
 )
+from florin_server.rails.evm.reading.receipts import parse_block_receipts, parse_transactions
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.types import (
     BlockView,
@@ -173,7 +172,7 @@ class EvmEvidenceReader:
         if block is None:
             return None
         try:
-            receipts = _parse_block_receipts(block, answers[1])
+            receipts = parse_block_receipts(block, answers[1])
             logs = [log for receipt in receipts for log in parse_objects(receipt.get("logs"))]
             events = self._parse_events(logs)
         except RailUnavailable as problem:
@@ -184,7 +183,7 @@ class EvmEvidenceReader:
         return _build_block_view(
             block,
             events,
-            _parse_transactions(
+            parse_transactions(
                 (receipt for receipt in receipts if self._is_ours(receipt)), self._chain
             ),
         )
@@ -194,7 +193,7 @@ class EvmEvidenceReader:
         receipts = await self._read_receipts(tx_hashes)
         return {
             mined_transaction.tx_hash: mined_transaction
-            for mined_transaction in _parse_transactions(receipts, self._chain)
+            for mined_transaction in parse_transactions(receipts, self._chain)
             if mined_transaction.tx_hash in tx_hashes
         }
 
@@ -289,7 +288,7 @@ class EvmEvidenceReader:
         for receipt in receipts:
             if receipt is not None and parse_hash(receipt.get("blockHash")) in canonical:
                 observed_facts.update(self._parse_events(parse_objects(receipt.get("logs"))))
-                observed_facts.update(_parse_transactions([receipt], self._chain))
+                observed_facts.update(parse_transactions([receipt], self._chain))
         # for a while, a missing receipt may only be late
         late = max(_INDEX_BLOCKS, self._finality.count_blocks(_INDEX_S))
         needed = max(numbers) + (late if None in receipts else 0)
@@ -321,7 +320,7 @@ class EvmEvidenceReader:
         return _build_block_view(
             block,
             self._parse_events(parse_objects(logs)),
-            _parse_transactions(receipts, self._chain),
+            parse_transactions(receipts, self._chain),
         )
 
     async def _read_receipts(self, tx_hashes: Sequence[str]) -> list[Mapping[str, Any]]:
@@ -432,20 +431,6 @@ def _require_number(block: BlockHeader | None, number: int) -> BlockHeader | Non
     return block
 
 
-def _parse_block_receipts(block: BlockHeader, answer: Any) -> list[Mapping[str, Any]]:
-    """Return all receipts of a block; raise RailUnavailable if they do not match the block."""
-    if answer is None and block.transaction_count == 0:
-        return []
-    receipts = parse_objects(answer)
-    if len(receipts) != block.transaction_count:
-        raise RailUnavailable(
-            f"{len(receipts)} receipts for {block.transaction_count} transactions"
-        )
-    if any(parse_hash(receipt.get("blockHash")) != block.hash for receipt in receipts):
-        raise RailUnavailable("receipts of another block")
-    return receipts
-
-
 def _build_block_view(
     block: BlockHeader, events: Sequence[SettlementEvent], transactions: Sequence[MinedTransaction]
 ) -> BlockView:
@@ -456,51 +441,4 @@ def _build_block_view(
         time=block.time,
         events=tuple(events),
         transactions=tuple(transactions),
-    )
-
-
-def _parse_transactions(
-    receipts: Iterable[Mapping[str, Any]], chain: EvmChainSettings
-) -> list[MinedTransaction]:
-    """Return the transactions of receipts, without receipts that lack a deciding field.
-
-    Absence proves nothing, so a skipped transaction is read again later.
-    """
-    mined_transactions = []
-    for receipt in receipts:
-        try:
-            mined_transactions.append(_parse_transaction(receipt, chain))
-        except RailUnavailable as problem:
-            _log.warning("receipt of %.80r: %s", receipt.get("transactionHash"), problem)
-    return mined_transactions
-
-
-def _parse_transaction(receipt: Mapping[str, Any], chain: EvmChainSettings) -> MinedTransaction:
-    gas_used = parse_optional_quantity(receipt.get("gasUsed"))
-    return MinedTransaction(
-        tx_hash=parse_hash(receipt.get("transactionHash")),
-        block_number=parse_quantity(receipt.get("blockNumber")),
-        block_hash=parse_hash(receipt.get("blockHash")),
-        success=parse_quantity(receipt.get("status")) == 1,
-        gas_cost=_parse_gas_cost(receipt, gas_used, chain),
-        gas_used=gas_used,
-    )
-
-
-def _parse_gas_cost(
-    receipt: Mapping[str, Any], used: int | None, chain: EvmChainSettings
-) -> int | None:
-    """Return a transaction's cost in units of `native_asset`; None if the node lacks it.
-
-    A node that reports another fee token does not report this cost either.
-    """
-    price = parse_optional_quantity(receipt.get("effectiveGasPrice"))
-    if used is None or price is None:
-        return None
-    charged = receipt.get("feeToken")
-    if chain.fee_token and isinstance(charged, str) and charged.lower() != chain.fee_token:
-        return None
-    # rollups also charge for posting the data
-    return to_native_units(
-        chain, used * price + (parse_optional_quantity(receipt.get("l1Fee")) or 0)
     )

@@ -1,8 +1,8 @@
-"""One signing key on one chain: it stores what it sends first, follows it, and ends it once.
+"""The transactions of one signing key: stored before they are sent, followed, and ended once.
 
-A sender knows nothing about payments or payouts. Its owner provides the items of a transaction, how
+A queue knows nothing about payments or payouts. Its owner provides the items of a transaction, how
 to sign it, and what claims the items in the store; and commits, together with its own conclusions,
-how the sender's transactions ended.
+how the transactions of the queue ended.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ from florin_server.domain.settlement.chain_txs import (
     TransactionVariant,
     TxState,
 )
-from florin_server.domain.settlement.lease import LEASE_S
 from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEvent
 from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker.blocks import ChainFollower
-from florin_server.money.settlement.worker.costs import build_cost_postings, count_transaction
-from florin_server.money.settlement.worker.key_nonces import get_next_nonce, recover
+from florin_server.money.settlement.worker.ended_transactions import (
+    EndedTransaction,
+    build_cost_postings,
+    count_transaction,
+)
+from florin_server.money.settlement.worker.key_nonces import recover
+from florin_server.money.settlement.worker.signing_key import SigningKey
 from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
-from florin_server.operations.store import leases
 from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import (
@@ -53,95 +56,51 @@ class _Context(
 
 _log = logging.getLogger(__name__)
 
-_LEASE_RETRY_US = 1_000_000
 _GET_ID = attrgetter("id")
 
 
-def get_lease_name(rail: Rail, sender: str) -> str:
-    """Return the name of the lease that belongs to a key on a chain."""
-    return leases.format_name(rail.chain_id, sender)
-
-
-@dataclass(frozen=True, slots=True)
-class EndedTransaction:
-    """A transaction that has ended; `outcome` is stored.
-
-    `mined` is None if another transaction took its nonce.
-    """
-
-    tx: ChainTx
-    outcome: TransactionOutcome
-    mined: MinedTransaction | None
-
-
-class TxSender:
-    """The only user of a key; other processes wait for its lease.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueRules:
+    """The decisions of a queue's owner.
 
     `cannot_be_mined` says whether no block can include a transaction any more, judged at final
-    depth. `wake` requests a turn of its owner at once. `may_rebroadcast` says whether an ended
-    transaction can be sent once more after a reorganization removed it; without it all can.
-    `adopt` receives transactions that the store lost, by nonce, to store the known ones.
-    `is_in_time` says whether a transaction can still be broadcast; without it all can. `payer` is
-    the address that pays for gas if it is not the sender. While it is paused it signs and
-    broadcasts nothing, and follows its open transactions.
+    depth. `may_rebroadcast` says whether an ended transaction can be sent once more after a
+    reorganization removed it; without it all can. `adopt` receives transactions that the store
+    lost, by nonce, to store the known ones. `is_in_time` says whether a transaction can still be
+    broadcast; without it all can. `payer` is the address that pays for gas if it is not the key's.
+    The items are payouts if `pays_out`, otherwise payments.
     """
+
+    cannot_be_mined: Callable[[ChainTx], Awaitable[bool]]
+    may_rebroadcast: Callable[[ChainTx], Awaitable[bool]] | None = None
+    adopt: Callable[[Mapping[int, TreasuryTransaction | None]], Awaitable[None]] | None = None
+    is_in_time: Callable[[ChainTx], bool] | None = None
+    payer: str = ""
+    pays_out: bool = False
+
+
+class TransactionQueue:
+    """The open transactions of a key; it works only while this process has the key's lease."""
 
     def __init__(
         self,
         app: _Context,
         rail: Rail,
-        sender: str,
-        owner: str,
+        key: SigningKey,
         follower: ChainFollower,
-        *,
-        cannot_be_mined: Callable[[ChainTx], Awaitable[bool]],
-        wake: Callable[[], None],
-        may_rebroadcast: Callable[[ChainTx], Awaitable[bool]] | None = None,
-        adopt: Callable[[Mapping[int, TreasuryTransaction | None]], Awaitable[None]] | None = None,
-        is_in_time: Callable[[ChainTx], bool] | None = None,
-        payer: str = "",
-        pays_out: bool = False,
-        is_paused: bool = False,
+        rules: QueueRules,
     ) -> None:
         self._app = app
         self._rail = rail
-        self._owner = owner
         self._follower = follower
-        self._cannot_be_mined = cannot_be_mined
-        self._wake = wake
-        self._may_rebroadcast = may_rebroadcast
-        self._adopt = adopt
-        self._is_in_time = is_in_time
-        self._lease = get_lease_name(rail, sender)
-        self.epoch = 0  # of the lease; another number each time that another process had it
-        self._may_take_over = app.store.is_exclusive
-        self._lease_at_us = 0  # when to check the lease again
-        self._nonce = 0
+        self._rules = rules
         self._txs: dict[str, ChainTx] = {}  # by id, in nonce order
         self._dead_ids: set[str] = set()  # quarantined, and another transaction used their nonce
         self._unrecorded_ids: set[str] = set()  # broadcast, and the head since is not known yet
-        self._is_resumed = False
         self._stuck_txs = ""  # the transaction of `problem`
-        self.address = sender
-        self._payer = f"{rail.chain_id}:{payer or sender}"
-        self._pays_out = pays_out
-        self.is_paused = is_paused
+        self._payer = f"{rail.chain_id}:{rules.payer or key.address}"
+        self.key = key
         self.problem = ""  # what keeps the oldest transaction from being mined
-
-    @property
-    def account(self) -> str:
-        """Return the CAIP-10 account that sends."""
-        return f"{self._rail.chain_id}:{self.address}"
-
-    @property
-    def has_lease(self) -> bool:
-        """Return True while this process has the lease."""
-        return self.epoch > 0
-
-    @property
-    def next_nonce(self) -> int:
-        """Return the number of the next transaction."""
-        return self._nonce
 
     @property
     def open_transactions(self) -> int:
@@ -152,7 +111,7 @@ class TxSender:
     def has_room(self) -> bool:
         """Return True if the key may sign something new now."""
         waiting_count = sum(self._find_mined(tx) is None for tx in self._list_live())
-        return self.has_lease and not self.is_paused and waiting_count < self._rail.open_max
+        return self.key.has_lease and not self.key.is_paused and waiting_count < self._rail.open_max
 
     @property
     def has_preparatory(self) -> bool:
@@ -169,59 +128,30 @@ class TxSender:
             # without shares there is nothing that an item could use more or less of
             yield from zip(tx.item_ids, tx.gas_shares, strict=False)
 
-    def pause(self) -> None:
-        """Start nothing new from now on; what was sent is followed to its end."""
-        self.is_paused = True
-
-    def resume(self) -> None:
-        """Resume what was left."""
-        self.is_paused = False
-        self._is_resumed = True
-        self._wake()
-
     # -- start
 
     async def acquire_lease(self) -> bool:
-        """Acquire or renew the lease; call `load` and `start` when it was newly acquired.
+        """Acquire or renew the key's lease; call `load` and `start` when it was newly acquired.
 
-        A process that owns its store takes over from its dead predecessor at once, but never from a
-        process that took the lease while it ran.
+        The transactions of a lost lease are those of its next owner.
         """
-        now_us, ttl_us = self._app.clock.now_us(), LEASE_S * 1_000_000
-        store, steady_us = self._app.store, self._app.clock.steady_us()
-        if steady_us < self._lease_at_us:
-            return self.has_lease
-        if self.epoch:
-            renewed = await store.write(
-                leases.renew(self._lease, self._owner, self.epoch, now_us, ttl_us)
-            )
-            if not renewed:
-                self.epoch = 0
-                self._txs.clear()
-                self._unrecorded_ids.clear()
-        if not self.epoch:
-            taken = await store.write(
-                leases.acquire(self._lease, self._owner, now_us, ttl_us, steal=self._may_take_over)
-            )
-            self.epoch, self._may_take_over = taken or 0, False
-        self._lease_at_us = steady_us + (ttl_us // 3 if self.epoch else _LEASE_RETRY_US)
-        return self.has_lease
-
-    async def release_lease(self) -> None:
-        """Release the lease at once; this process signs nothing any more."""
-        epoch, self.epoch = self.epoch, 0
-        if epoch:
-            await self._app.store.write(leases.release(self._lease, self._owner, epoch))
+        if not await self.key.renew_lease():
+            self._txs.clear()
+            self._unrecorded_ids.clear()
+        await self.key.acquire_lease()
+        return self.key.has_lease
 
     async def load(self) -> None:
         """Read again which transactions are open."""
-        txs = await self._app.store.read(chain_txs.list_open(self._rail.chain_id, self.address))
+        txs = await self._app.store.read(chain_txs.list_open(self._rail.chain_id, self.key.address))
         self._txs = {tx.id: tx for tx in txs}
 
     async def start(self) -> None:
         """Continue where the last owner of the lease stopped, as it was loaded."""
-        await recover(self._app, self._rail, self.address, self._txs.values(), self._adopt)
-        self._nonce = await get_next_nonce(self._app, self._rail, self.address, self._txs.values())
+        await recover(
+            self._app, self._rail, self.key.address, self._txs.values(), self._rules.adopt
+        )
+        await self.key.load_nonce(self._txs.values())
         for tx in list(self._txs.values()):
             await self._broadcast(tx)
 
@@ -247,8 +177,9 @@ class TxSender:
         LostLease, of which NotWaiting (raised by the claim) is one, leaves nothing written or sent;
         the lease is then newly acquired.
         """
-        signed = await sign(self._nonce)
-        await self._broadcast(await self._append(self._nonce, item_ids, signed, claim()))
+        nonce = self.key.next_nonce
+        signed = await sign(nonce)
+        await self._broadcast(await self._append(nonce, item_ids, signed, claim()))
 
     async def _append(
         self, nonce: int, item_ids: Sequence[str], signed: SignedTransaction, claim: Operation[None]
@@ -256,41 +187,35 @@ class TxSender:
         tx = ChainTx(
             id=generate_short_id("tx_", self._app.randbytes),
             chain_id=self._rail.chain_id,
-            sender=self.address,
+            sender=self.key.address,
             nonce=nonce,
             raw=signed.raw,
             hash=signed.hash,
-            payment_ids=() if self._pays_out else tuple(item_ids),
-            payout_ids=tuple(item_ids) if self._pays_out else (),
+            payment_ids=() if self._rules.pays_out else tuple(item_ids),
+            payout_ids=tuple(item_ids) if self._rules.pays_out else (),
             state=TxState.SIGNED,
             created_at_us=self._app.clock.now_us(),
             since_block=signed.since_block,
             gas_shares=signed.shares,
         )
-        await self._commit(chain_txs.append(tx, self.epoch, self._lease, claim))
-        self._nonce = max(self._nonce, nonce + 1)
+        await self.key.commit(chain_txs.append(tx, self.key.epoch, self.key.lease_name, claim))
+        self.key.use_nonce(nonce)
         self._txs[tx.id] = tx
         return tx
 
-    async def _commit(self, op: Operation[None]) -> None:
-        try:
-            await self._app.store.write(op)
-        except chain_txs.LostLease:
-            self.epoch = self._lease_at_us = 0
-            raise
-
     async def _broadcast(self, tx: ChainTx) -> None:
         """Hand the newest variant to the chain, or an older one if it does not take that."""
-        if self._is_in_time is not None and not self._is_in_time(tx):
+        is_in_time = self._rules.is_in_time
+        if is_in_time is not None and not is_in_time(tx):
             return
         began_us = self._app.clock.now_us()
-        if not self.is_paused and await self._hand_over(tx):
+        if not self.key.is_paused and await self._hand_over(tx):
             if tx.state is TxState.SIGNED:
                 # once: a stuck transaction is broadcast again with every block
                 self._trace(tx, began_us)
             self._mark_sent(tx)
             # a chain that seals at once already has it
-            self._wake()
+            self.key.wake()
 
     async def _hand_over(self, tx: ChainTx) -> bool:
         for variant in reversed(tx.variants):
@@ -333,8 +258,8 @@ class TxSender:
 
         Broadcasts since the last time are stored.
         """
-        if has_news or self._is_resumed:
-            self._is_resumed = False
+        if has_news or self.key.is_resumed:
+            self.key.is_resumed = False
             await self.rebroadcast()
         await self.record_broadcasts()
 
@@ -350,7 +275,7 @@ class TxSender:
         waiting_txs.sort(key=lambda tx: tx.nonce)
         if not waiting_txs or waiting_txs[0].id != self._stuck_txs:
             self.problem = ""
-        if self.is_paused:
+        if self.key.is_paused:
             return
         for n, tx in enumerate(waiting_txs):
             if tx.id in self._unrecorded_ids:
@@ -377,13 +302,13 @@ class TxSender:
         self._dead_ids -= (followed := {tx.id for tx in self._list_followed()})
         for tx in [each_tx for each_tx in self._list_live() if each_tx.id not in followed]:
             try:
-                if await nonces.is_nonce_used(self.address, tx.nonce):
+                if await nonces.is_nonce_used(self.key.address, tx.nonce):
                     self._dead_ids.add(tx.id)
             except Exception as error:
                 if not is_unexpected(error):
                     raise
                 _log.exception(
-                    "%s: checking whether nonce %d is used failed", self.account, tx.nonce
+                    "%s: checking whether nonce %d is used failed", self.key.account, tx.nonce
                 )
 
     def _list_live(self) -> list[ChainTx]:
@@ -411,7 +336,9 @@ class TxSender:
             return
         variant = TransactionVariant(signed.raw, signed.hash)
         now_us = self._app.clock.now_us()
-        await self._commit(chain_txs.bump(tx, variant, self.epoch, self._lease, now_us))
+        await self.key.commit(
+            chain_txs.bump(tx, variant, self.key.epoch, self.key.lease_name, now_us)
+        )
         _log.warning(
             "%s still waits at block %d; Florin raises its fee", tx.hash, self._follower.head
         )
@@ -427,20 +354,21 @@ class TxSender:
         nonces = self._rail.account_nonces
         if nonces is None:
             return False
-        nonce = await nonces.get_next_nonce(self.address)
+        nonce = await nonces.get_next_nonce(self.key.address)
         for missing in range(nonce, min(first_tx.nonce, nonce + self._rail.open_max)):
-            if await nonces.is_nonce_used(self.address, missing):
+            if await nonces.is_nonce_used(self.key.address, missing):
                 continue
             txs = await self._app.store.read(
-                chain_txs.list_at_nonce(self._rail.chain_id, self.address, missing)
+                chain_txs.list_at_nonce(self._rail.chain_id, self.key.address, missing)
             )
-            if txs and (self._may_rebroadcast is None or await self._may_rebroadcast(txs[0])):
+            may_rebroadcast = self._rules.may_rebroadcast
+            if txs and (may_rebroadcast is None or await may_rebroadcast(txs[0])):
                 await self._hand_over(txs[0])
             else:
                 _log.warning(
-                    "%s: nonce %d is filled with an empty transaction", self.account, missing
+                    "%s: nonce %d is filled with an empty transaction", self.key.account, missing
                 )
-                signed = await nonces.sign_noop(self.address, missing)
+                signed = await nonces.sign_noop(self.key.address, missing)
                 await self._broadcast(await self._append(missing, (), signed, _claim_nothing()))
         return nonce < first_tx.nonce
 
@@ -491,21 +419,22 @@ class TxSender:
             if self._find_mined(tx) is not None:
                 continue
             async with self._isolate(tx, "end as replaced"):
-                cannot_be_mined = await self._cannot_be_mined(tx)
+                cannot_be_mined = await self._rules.cannot_be_mined(tx)
                 if cannot_be_mined and not await self._rail.observer.find_mined(tx.hashes):
                     ended_txs.append(
                         EndedTransaction(
                             tx, TransactionOutcome(tx.id, TxState.REPLACED), mined=None
                         )
                     )
-        nonces = self._rail.account_nonces
-        if ended_txs and nonces is not None:
-            self._nonce = max(self._nonce, await nonces.get_next_nonce(self.address))
+        if ended_txs:
+            await self.key.follow_chain_nonce()
         return ended_txs
 
     def remove(self, ended_txs: Iterable[EndedTransaction]) -> None:
-        """Forget transactions whose end is committed."""
+        """Forget transactions whose end is committed, and count those of this key."""
         for ended_tx in ended_txs:
+            if ended_tx.tx.sender != self.key.address:
+                continue
             self._txs.pop(ended_tx.tx.id, None)
             count_transaction(self._app.meters, self._rail.chain_id, self._payer, ended_tx.mined)
             for tx_hash in ended_tx.tx.hashes:

@@ -1,15 +1,28 @@
-"""Costs of transactions, for the ledger and the metrics."""
+"""Transactions that have ended: their outcome, their cost for the ledger, and their metrics."""
 
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass
 
 from florin_server.base.meters import Meters
 from florin_server.domain.ledger import postings
-from florin_server.domain.settlement.chain_txs import LedgerPosting
+from florin_server.domain.settlement.chain_txs import ChainTx, LedgerPosting, TransactionOutcome
 from florin_server.rails.types import MinedTransaction
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTransaction:
+    """A transaction that has ended; `outcome` is stored.
+
+    `mined` is None if another transaction took its nonce.
+    """
+
+    tx: ChainTx
+    outcome: TransactionOutcome
+    mined: MinedTransaction | None
 
 
 def build_cost_postings(

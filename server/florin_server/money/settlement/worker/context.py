@@ -1,0 +1,98 @@
+"""Everything that the settlement of one chain shares, in one value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
+from florin_server.domain.settlement.chain_txs import ReorgWatcher
+from florin_server.money.context import UsageContext
+from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
+from florin_server.money.settlement.worker.blocks import ChainFollower, create_follower
+from florin_server.money.settlement.worker.direct_payments import DirectPayments
+from florin_server.money.settlement.worker.durable_nonces import DurableNonceKeeper
+from florin_server.money.settlement.worker.gas_spending import GasBudgets
+from florin_server.money.settlement.worker.missed_blocks import MissedBlocks
+from florin_server.money.settlement.worker.observations import ChainObservations
+from florin_server.money.settlement.worker.open_payments import OpenPayments
+from florin_server.money.settlement.worker.reorg_watch import ReorgWatch
+from florin_server.money.settlement.worker.senders import SenderPool
+from florin_server.money.settlement.worker.token_accounts import TokenAccountKeeper
+from florin_server.operations.context import QuarantineContext
+from florin_server.rails.context import ChainContext
+from florin_server.rails.protocol import Rail
+from florin_server.settings.context import SettingsContext
+
+
+class SettlementApp(
+    ChainContext,
+    EventContext,
+    MeterContext,
+    QuarantineContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    Protocol,
+):
+    """The parts of the application with which payments are settled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SettlementContext:
+    """The parts of one chain's settlement; each exists once, and its users share it."""
+
+    app: SettlementApp
+    rail: Rail
+    follower: ChainFollower
+    open_payments: OpenPayments
+    senders: SenderPool
+    direct_payments: DirectPayments
+    missed_blocks: MissedBlocks
+    blocked_payers: BlockedPayers
+    gas_budgets: GasBudgets
+    durable_nonces: DurableNonceKeeper
+    token_accounts: TokenAccountKeeper
+    reorg_watch: ReorgWatch
+    observations: ChainObservations
+
+    @classmethod
+    def create(
+        cls,
+        app: SettlementApp,
+        rail: Rail,
+        owner: str,
+        pauses: Container[str],
+        wake: Callable[[], None],
+    ) -> Self:
+        """Create all parts; `owner`, `pauses` and `wake` are those of the keys."""
+        follower = create_follower(rail)
+        open_payments = OpenPayments(app, rail, follower)
+        direct_payments = DirectPayments(app, rail, follower)
+        return cls(
+            app=app,
+            rail=rail,
+            follower=follower,
+            open_payments=open_payments,
+            senders=SenderPool(
+                app,
+                rail,
+                owner,
+                follower,
+                may_send=open_payments.may_send,
+                wake=wake,
+                pauses=pauses,
+            ),
+            direct_payments=direct_payments,
+            missed_blocks=MissedBlocks(app, rail, follower, direct_payments),
+            blocked_payers=BlockedPayers(app),
+            gas_budgets=GasBudgets(app, rail),
+            durable_nonces=DurableNonceKeeper(app, rail),
+            token_accounts=TokenAccountKeeper(app, rail),
+            reorg_watch=ReorgWatch(app, rail, follower, ReorgWatcher.SETTLER),
+            observations=ChainObservations(app, rail),
+        )
