@@ -2,6 +2,9 @@
 
 Ids are TEXT; times ending in `_us` are microseconds, others seconds, since the Unix epoch. Columns
 are in the order of the dataclasses in `domain`, which a `Statement` of a whole table checks.
+
+A variable is named after the entity of its rows: `confirmation_table` is the table `confirm`,
+`resolved_build_table` is `issued`, and `destination_table` is `settlement_dest`.
 """
 
 from sqlalchemy import Table
