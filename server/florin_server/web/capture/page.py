@@ -21,8 +21,8 @@ from florin_server.domain.capture.buyer_data import (
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.text import escape_unsafe_texts
 from florin_server.web.capture.countries import render_country_options
+from florin_server.web.error_pages import add_retry_after
 from florin_server.web.language import get_translations
-from florin_server.web.notice import add_retry_after
 from florin_server.web.render import build_security_headers, render_page
 from florin_server.web.theme import build_style, normalize_theme
 

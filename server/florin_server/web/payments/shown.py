@@ -39,9 +39,9 @@ from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web import theme
+from florin_server.web.error_pages import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.forms import FORM_TYPE, get_media_type, is_same_site_form
 from florin_server.web.language import LANGUAGES, PARAMETER, negotiate_language
-from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.payments import page
 from florin_server.web.payments.page import (
     CheckoutChain,

@@ -9,8 +9,8 @@ from typing import Final
 from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainRequest, PlainResponse
 
+from florin_server.web.error_pages import render_error_page
 from florin_server.web.language import get_translations, negotiate_language
-from florin_server.web.notice import render_error_page
 from florin_server.web.render import build_security_headers, render_page
 
 _NOUN: Final = "landing"

@@ -18,7 +18,7 @@ from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
 from florin_server.limits.context import LimitContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web import assets
-from florin_server.web.notice import render_rate_limit_page
+from florin_server.web.error_pages import render_rate_limit_page
 from florin_server.web.openapi.serve import is_swagger_ui_installed
 from florin_server.web.people import page
 
