@@ -31,7 +31,7 @@ from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings import AppLinkSettings
 from florin_server.settings.context import SettingsContext
-from florin_server.web.payments.shown import CheckoutPages
+from florin_server.web.payments.views import CheckoutPages
 from florin_server.web.refusal import to_refused_error
 
 
