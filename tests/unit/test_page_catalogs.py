@@ -18,8 +18,8 @@ from florin_server.money.payments.service.panel import OUTCOMES
 from florin_server.web import error_pages, language, render
 from florin_server.web.assets import FOLDER as STATIC
 from florin_server.web.capture import page as capture
+from florin_server.web.landing import routes as landing
 from florin_server.web.language import LANGUAGES, get_catalog_path, read_catalog
-from florin_server.web.people import routes as landing
 from florin_server.web.receipts import routes as receipts
 
 TEMPLATES = Path(render.__file__).with_name("templates")

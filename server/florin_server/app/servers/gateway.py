@@ -36,7 +36,7 @@ from florin_server.app.servers.upstream import UpstreamConnection
 from florin_server.settings import Settings
 from florin_server.web import routes as web
 from florin_server.web.headers import GATEWAY_SETTINGS
-from florin_server.web.people.page import render_refusal
+from florin_server.web.landing.page import render_refusal
 
 _log = logging.getLogger(__name__)
 

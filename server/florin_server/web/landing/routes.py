@@ -19,8 +19,8 @@ from florin_server.limits.context import LimitContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web import assets
 from florin_server.web.error_pages import render_rate_limit_page
+from florin_server.web.landing import page
 from florin_server.web.openapi.serve import is_swagger_ui_installed
-from florin_server.web.people import page
 
 
 class _Context(LimitContext, SettingsContext, Protocol):
