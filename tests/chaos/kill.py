@@ -27,7 +27,7 @@ from florin_sandbox.demo_accounts import ensure_demo_accounts
 from florin_server.app.service import FlorinService
 from florin_server.money.ledger.store import ledger
 from florin_server.money.settlement.store import chain_txs
-from florin_server.money.settlement.worker.conclude import PaymentFinalizer
+from florin_server.money.settlement.worker.payment_finalizer import PaymentFinalizer
 from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.rails.evm.sending.relay import EvmRelay
 

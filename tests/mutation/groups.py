@@ -50,7 +50,7 @@ GROUPS = {
     "settle": Group(
         (
             "money/settlement/worker/blocks.py",
-            "money/settlement/worker/conclude.py",
+            "money/settlement/worker/payment_finalizer.py",
             "money/settlement/worker/open_payments.py",
             "money/settlement/worker/senders.py",
             "money/settlement/worker/settle.py",

@@ -27,13 +27,13 @@ from florin_server.money.context import UsageContext
 from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
 from florin_server.money.settlement.worker.blocks import create_follower
-from florin_server.money.settlement.worker.conclude import PaymentFinalizer
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
 from florin_server.money.settlement.worker.durable_nonces import DurableNonceKeeper
 from florin_server.money.settlement.worker.gas_spending import GasBudgets
 from florin_server.money.settlement.worker.missed_blocks import MissedBlocks
 from florin_server.money.settlement.worker.observations import ChainObservations
 from florin_server.money.settlement.worker.open_payments import OpenPayments
+from florin_server.money.settlement.worker.payment_finalizer import PaymentFinalizer
 from florin_server.money.settlement.worker.reorg_watch import ReorgWatch
 from florin_server.money.settlement.worker.senders import SenderPool
 from florin_server.money.settlement.worker.submit import PaymentSubmitter

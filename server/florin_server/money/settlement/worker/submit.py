@@ -13,10 +13,10 @@ from florin_server.domain.settlement.chain_txs import GasShare, SettlementItem
 from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker import trying
 from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
-from florin_server.money.settlement.worker.conclude import PaymentFinalizer
 from florin_server.money.settlement.worker.direct_payments import is_paid_by_others
 from florin_server.money.settlement.worker.gas_spending import GasBudgets
 from florin_server.money.settlement.worker.open_payments import OpenPayments
+from florin_server.money.settlement.worker.payment_finalizer import PaymentFinalizer
 from florin_server.money.settlement.worker.senders import SenderPool
 from florin_server.money.settlement.worker.tx_sender import TxSender
 from florin_server.operations.context import QuarantineContext

@@ -12,10 +12,10 @@ from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
 from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
 from florin_server.money.settlement.worker.blocks import ChainFollower
-from florin_server.money.settlement.worker.conclude import PaymentFinalizer
 from florin_server.money.settlement.worker.gas_spending import GasBudgets, count_abandoned
 from florin_server.money.settlement.worker.missed_blocks import MissedBlocks
 from florin_server.money.settlement.worker.open_payments import OpenPayments
+from florin_server.money.settlement.worker.payment_finalizer import PaymentFinalizer
 from florin_server.money.settlement.worker.senders import SenderPool
 
 _CONDITIONS = (
