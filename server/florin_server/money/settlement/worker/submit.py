@@ -11,7 +11,7 @@ from florin_server.db.engine.query import Op, operation
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import GasShare, SettlementItem
 from florin_server.money.settlement.store import chain_txs
-from florin_server.money.settlement.worker import trying
+from florin_server.money.settlement.worker import dry_runs
 from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
 from florin_server.money.settlement.worker.direct_payments import is_paid_by_others
 from florin_server.money.settlement.worker.gas_spending import GasBudgets
@@ -117,11 +117,11 @@ class PaymentSubmitter:
         free_items, blocked_items = await self._blocked_payers.partition(waiting_items)
         late_items = [item for item in free_items if not self._open_payments.is_in_time(item)]
         # an account may have received code since the confirm
-        free_items = await trying.refresh_payers(
+        free_items = await dry_runs.refresh_payers(
             self._rail.gas, [each_item for each_item in free_items if each_item not in late_items]
         )
         free_items = await self._gas_budgets.select_affordable(free_items, self._list_pending())
-        good = await trying.check_settleable(
+        good = await dry_runs.check_settleable(
             self._rail.relay, free_items, self._open_payments.items
         )
         for item in waiting_items:
@@ -132,11 +132,11 @@ class PaymentSubmitter:
             + blocked_items
             + late_items
         )
-        for batch in trying.partition(self._rail.gas, ready_items):
+        for batch in dry_runs.partition(self._rail.gas, ready_items):
             sender = self._senders.find_free()
             if sender is None:
                 return False
-            sent_items = await trying.select_settleable(self._rail.relay, sender.address, batch)
+            sent_items = await dry_runs.select_settleable(self._rail.relay, sender.address, batch)
             deferred_items += [item for item in batch if item not in sent_items]
             if sent_items:
                 await self._send(sender, sent_items)
