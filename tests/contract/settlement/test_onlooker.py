@@ -8,7 +8,7 @@ import pytest
 from florin_server.app.app import build_app
 from florin_server.domain.conditions import ConditionName, ConditionState
 from florin_server.features.monitoring.service import system
-from florin_server.money.settlement.worker.onlooker import StandbyWorker
+from florin_server.money.settlement.worker.standby_worker import StandbyWorker
 from florin_server.money.settlement.worker.tx_sender import get_lease_name
 from florin_server.operations.service import executors
 from florin_server.operations.store import leases
