@@ -36,8 +36,8 @@ from florin_server.money.settlement.worker.open_payments import OpenPayments
 from florin_server.money.settlement.worker.payment_finalizer import PaymentFinalizer
 from florin_server.money.settlement.worker.reorg_watch import ReorgWatch
 from florin_server.money.settlement.worker.senders import SenderPool
+from florin_server.money.settlement.worker.settlement_health import SettlementHealth
 from florin_server.money.settlement.worker.submit import PaymentSubmitter
-from florin_server.money.settlement.worker.symptoms import SettlementHealth
 from florin_server.money.settlement.worker.token_accounts import TokenAccountKeeper
 from florin_server.money.settlement.worker.tx_sender import TxSender, get_lease_name
 from florin_server.operations.context import QuarantineContext
