@@ -20,6 +20,7 @@ from florin_server.domain.settlement.chain_txs import (
 from florin_server.money.ledger.service import postings
 from florin_server.money.settlement.store import chain_txs
 from florin_server.money.settlement.worker import gas_spending, held_money
+from florin_server.money.settlement.worker.awaiting_proof import AwaitingProof
 from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
 from florin_server.money.settlement.worker.gas_spending import GasBudgets
 from florin_server.money.settlement.worker.observations import ChainObservations
@@ -27,7 +28,6 @@ from florin_server.money.settlement.worker.open_payments import OpenPayments
 from florin_server.money.settlement.worker.reorg_watch import ReorgWatch, list_watched
 from florin_server.money.settlement.worker.senders import SenderPool
 from florin_server.money.settlement.worker.tx_sender import EndedTransaction
-from florin_server.money.settlement.worker.unproven import AwaitingProof
 from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
 from florin_server.rails.protocol import Rail, is_relayed
