@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from grpc_rest_gateway.server import HttpServer
 
-from florin_server.app import hidden, stores
+from florin_server.app import log_redaction, stores
 from florin_server.app import traces as tracing
 from florin_server.app.app import build_app, build_core
 from florin_server.app.chains import connected, prices
@@ -102,7 +102,9 @@ class FlorinService:
             stack.push_async_callback(store.close)
             clock = clock or await _build_clock(settings, store)
             installation_secrets = home.get_or_create_secrets()
-            hidden.hide_settings(settings, *hidden.list_secret_forms(installation_secrets))
+            log_redaction.hide_settings(
+                settings, *log_redaction.list_secret_forms(installation_secrets)
+            )
             listener = _open_listener(settings, role, inherited, stack)
             started = await connected.start_chains(
                 settings, home, installation_secrets, clock, stack
