@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 from florin_server.app.home import SetupError
-from florin_server.app.processes.order import (
+from florin_server.app.processes.child_config import (
     ALIVE_LINE,
     DRAIN_LINE,
     HEARTBEAT_S,

@@ -15,7 +15,7 @@ from typing import Any, Self
 from florin_server.app.home import SetupError, StateFolder
 from florin_server.app.processes import systemd
 from florin_server.app.processes.child import SpawnedProcess
-from florin_server.app.processes.order import ChildConfig
+from florin_server.app.processes.child_config import ChildConfig
 from florin_server.app.processes.sharing import get_shared_store
 from florin_server.app.processes.supervisor import (
     ProcessSupervisor,
