@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from florin_server.accounts.store import keys, merchants
-from florin_server.accounts.store.standing import run_if_active
+from florin_server.accounts.store.credential_checks import run_if_active
 from florin_server.domain.accounts.account import (
     SCOPES,
     ApiKey,

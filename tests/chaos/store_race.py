@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from florin_server.accounts.store import keys, standing
+from florin_server.accounts.store import credential_checks, keys
 from florin_server.db.engine.query import Op, Operation, Statement, operation, param
 from florin_server.db.engine.store import Store
 from florin_server.db.tables.tables import lease, payment
@@ -204,7 +204,9 @@ class Round:
         used = CredentialStatus(key_id=self.api_key.key_id)
         try:
             await store.write(
-                standing.run_if_active(used, payments.create(_make_payment(self.number, kind)))
+                credential_checks.run_if_active(
+                    used, payments.create(_make_payment(self.number, kind))
+                )
             )
         except ApiError:
             return False
@@ -306,12 +308,12 @@ def _claim_outside() -> None:
 
 def _stale_key() -> None:
     """Trust a cached key status, whatever changed meanwhile."""
-    refusal, existing = standing._find_refusal, {}  # noqa: SLF001
+    refusal, existing = credential_checks._find_refusal, {}  # noqa: SLF001
 
     def remembered(used: CredentialStatus, key_status: Any) -> Any:
         return refusal(used, existing.setdefault(used, key_status))
 
-    standing._find_refusal = remembered  # noqa: SLF001
+    credential_checks._find_refusal = remembered  # noqa: SLF001
 
 
 HOLES: dict[str, Callable[[], None]] = {

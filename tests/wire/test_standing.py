@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import access_pb2
-from florin_server.accounts.store import keys, merchants, standing
+from florin_server.accounts.store import credential_checks, keys, merchants
 
 from tests.support.calls import PASS, CallRequest, PublicCall, list_public_calls
 from tests.support.desk import ORDER, PartnerTenant, ServiceHarness
@@ -126,7 +126,7 @@ async def test_without_the_second_look_they_would(desk, tenant, call, monkeypatc
     store = desk.service.app.store
     await store.write(keys.revoke_key(tenant.key_id, 1))
     await store.write(keys.revoke_app(headers.get("App-Id", ""), 1))
-    monkeypatch.setattr(standing, "run_if_active", lambda _standing, work: work)
+    monkeypatch.setattr(credential_checks, "run_if_active", lambda _standing, work: work)
     assert await call.outcome(desk, request, headers) == PASS
     if call.rule.family == OF_WALLETS:
         # or it settles while the next test counts rows

@@ -13,13 +13,13 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from florin_server.accounts.store import (
+    credential_checks,
     customers,
     destinations,
     keys,
     merchants,
     pins,
     sign_outs,
-    standing,
 )
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.screening import store as blocklists
@@ -90,7 +90,7 @@ OPERATIONS = (
     books,
     destinations,
     simulation,
-    standing,
+    credential_checks,
 )
 EXPORTS = (
     exports_ledger,
