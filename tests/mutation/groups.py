@@ -125,7 +125,7 @@ GROUPS = {
     ),
     "shared limits": Group(
         (
-            "api/server/turns.py",
+            "api/server/key_leases.py",
             "domain/tally.py",
             "idempotency/store/turns.py",
             "limits/service/limit.py",
