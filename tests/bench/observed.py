@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from florin.v1 import gateway_pb2, payment_pb2
-from florin_server.api.server import observed
+from florin_server.api.server import call_observer
 from florin_server.api.server.methods import index_methods
 from florin_server.app.servers.observing import (
     RequestObservers,
@@ -64,7 +64,7 @@ def _grpc(seen: RequestObservers) -> Any:
         return answered
 
     look = build_grpc_observer(app, seen)
-    handler = observed.observe_unary(method, handle, look) if look else handle
+    handler = call_observer.observe_unary(method, handle, look) if look else handle
 
     async def call() -> None:
         await handler(request, LocalContext((), 30.0, "ipv4:192.0.2.1:1"))

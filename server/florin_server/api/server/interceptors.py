@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from grpc_rest_gateway.errors import FAULT_KEY
 
 from florin_server.api.context import ApiContext
-from florin_server.api.server import metadata, observed
+from florin_server.api.server import call_observer, metadata
 from florin_server.api.server.auth import Authenticator
 from florin_server.api.server.call import ActiveCall, current_call
 from florin_server.api.server.errors import (
@@ -70,7 +70,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         key_locks: IdempotencyLocks,
         *,
         resolve_peer: PeerResolver | None = None,
-        observe: observed.CallObserver | None = None,
+        observe: call_observer.CallObserver | None = None,
     ) -> None:
         self._app = app
         self._observe = observe
@@ -118,13 +118,13 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         if handler.response_streaming:
             stream = self._wrap_stream(method, handler.unary_stream)
             return grpc.unary_stream_rpc_method_handler(
-                observed.observe_stream(method, stream, observe) if observe else stream,
+                call_observer.observe_stream(method, stream, observe) if observe else stream,
                 request_deserializer=make_lenient_deserializer(handler.request_deserializer),
                 response_serializer=handler.response_serializer,
             )
         unary = self._wrap_unary(method, handler.unary_unary)
         return grpc.unary_unary_rpc_method_handler(
-            observed.observe_unary(method, unary, observe) if observe else unary,
+            call_observer.observe_unary(method, unary, observe) if observe else unary,
             request_deserializer=make_lenient_deserializer(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
