@@ -32,7 +32,10 @@ from florin_server.api.server.idempotency import IdempotencyLocks, build_idempot
 from florin_server.api.server.methods import MethodSpec, index_methods
 from florin_server.api.server.open_services import PublicServices, is_public
 from florin_server.api.server.open_streams import OpenStream, OpenStreams
-from florin_server.api.server.unreadable import UnreadableRequest, make_lenient_deserializer
+from florin_server.api.server.unreadable_requests import (
+    UnreadableRequest,
+    make_lenient_deserializer,
+)
 from florin_server.base import logs
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.addresses import get_peer_network
