@@ -10,8 +10,8 @@ from io import BytesIO
 import pytest
 import pytest_asyncio
 from florin_server.base.outbound import pictures
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.outbound import SafeHttpClient
-from florin_server.base.outbound.reach import AddressPolicy
 from florin_server.features.icons import worker as fetch_icons
 from florin_server.features.icons.service import IconCache
 from PIL import Image

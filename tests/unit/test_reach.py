@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.base.outbound.reach import AddressPolicy
+from florin_server.base.outbound.address_policy import AddressPolicy
 
 PUBLIC = ["1.1.1.1", "93.184.216.34", "2606:4700:4700::1111", "::ffff:1.1.1.1"]
 # this machine, its network, another's relay, a broadcast, or unassigned

@@ -8,13 +8,13 @@ import ssl
 import time
 
 import pytest
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.outbound import (
     AddressBusy,
     RequestFailed,
     RequestFault,
     SafeHttpClient,
 )
-from florin_server.base.outbound.reach import AddressPolicy
 from florin_server.base.outbound.resolver import DnsResolver, get_network
 
 from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub

@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from florin_server.base.outbound import decoder, pictures
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.decoder import BYTES_MAX, SIDE_PX
 from florin_server.base.outbound.outbound import SafeHttpClient
 from florin_server.base.outbound.pictures import (
@@ -17,7 +18,6 @@ from florin_server.base.outbound.pictures import (
     fetch_picture,
     shrink_picture,
 )
-from florin_server.base.outbound.reach import AddressPolicy
 from PIL import Image
 
 from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
