@@ -34,7 +34,7 @@ from florin_server.app.servers.addresses import (
 )
 from florin_server.base.clock import SystemClock
 from florin_server.cli.console import console, fail
-from florin_server.cli.service.places import ServiceAddresses
+from florin_server.cli.service.service_addresses import ServiceAddresses
 from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
 from florin_server.cli.settings import get_settings, log_to_stderr
 from florin_server.domain.settlement.lease import name_holder
