@@ -25,8 +25,8 @@ from florin_server.domain.settlement.chain_txs import TransactionOutcome, TxStat
 from florin_server.features.exports.service import folder
 from florin_server.features.exports.service.feeds import ExportOrigin
 from florin_server.features.exports.service.formats import ExportFormat
-from florin_server.features.exports.service.kept import create_store_origin
 from florin_server.features.exports.service.run import PART_ROWS, ExportRun
+from florin_server.features.exports.service.store_feed import create_store_origin
 from florin_server.money.payments.store import payments
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import store as refunds
