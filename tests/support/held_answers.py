@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from florin_server.limits.service.held_answers import StreamLimits
+from florin_server.limits.service.stream_limits import StreamLimits
 
 from tests.support.desk import ServiceHarness
 from tests.support.until import wait_until

@@ -41,8 +41,8 @@ from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import RequestIdGenerator
-from florin_server.limits.service.held_answers import Release
 from florin_server.limits.service.limit import RateQuota
+from florin_server.limits.service.stream_limits import Release
 from florin_server.money.payments.service.load import find_payment_id
 
 _log = logging.getLogger(__name__)
