@@ -129,7 +129,7 @@ GROUPS = {
             "domain/tally.py",
             "idempotency/store/turns.py",
             "limits/service/limit.py",
-            "limits/service/places.py",
+            "limits/service/stream_slots.py",
             "limits/service/sharing.py",
             "limits/store.py",
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.limits.service.places import StreamSlots
+from florin_server.limits.service.stream_slots import StreamSlots
 
 # of 40 slots, two processes report a key's slots from five on
 MOST, SHARE = 40, 5

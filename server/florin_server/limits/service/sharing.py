@@ -25,7 +25,7 @@ from florin_server.domain.errors import ApiError
 from florin_server.limits import store as sharing
 from florin_server.limits.service.limit import BudgetReport, RateLimit
 from florin_server.limits.service.limits import ServiceLimits
-from florin_server.limits.service.places import StreamSlots
+from florin_server.limits.service.stream_slots import StreamSlots
 from florin_server.limits.store import SharedBudgetUse, SharedLimitState
 
 _log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from florin_server.base.meters import Meters
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.limits.service.places import StreamSlots
+from florin_server.limits.service.stream_slots import StreamSlots
 from florin_server.settings import LimitSettings
 
 Release = Callable[[], None]
