@@ -130,7 +130,7 @@ GROUPS = {
             "idempotency/store/turns.py",
             "limits/service/limit.py",
             "limits/service/stream_slots.py",
-            "limits/service/sharing.py",
+            "limits/service/shared_limits.py",
             "limits/store.py",
         ),
         (

@@ -12,7 +12,7 @@ from florin_server.base.meters import Meters
 from florin_server.db.engine.store import FaultHook, Store
 from florin_server.domain.errors import ApiError
 from florin_server.limits.service.limits import ServiceLimits
-from florin_server.limits.service.sharing import LimitSync
+from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.settings import LimitSettings
 
 from tests.support import postgres

@@ -31,7 +31,7 @@ from florin_server.features.monitoring.service.health import (
     INSTALLATION_CONDITIONS,
 )
 from florin_server.limits.service.limits import ServiceLimits
-from florin_server.limits.service.sharing import LimitSync
+from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.money.payments.store import payments
 from florin_server.operations.process import ProcessName
 from florin_server.operations.roles import KeySender, LeasedWorker

@@ -19,7 +19,7 @@ from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.domain.sealed import Cipher
 from florin_server.features.icons.service import IconCache
 from florin_server.limits.service.limits import ServiceLimits
-from florin_server.limits.service.sharing import LimitSync
+from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.money.payments.store.listing import PaymentTotals
 from florin_server.money.settlement.store.gas import GasUsage
 from florin_server.operations.process import ProcessName, StoreHealth, WorkerFailures
