@@ -127,7 +127,7 @@ GROUPS = {
         (
             "api/server/key_leases.py",
             "domain/tally.py",
-            "idempotency/store/turns.py",
+            "idempotency/store/key_leases.py",
             "limits/service/limit.py",
             "limits/service/stream_slots.py",
             "limits/service/shared_limits.py",

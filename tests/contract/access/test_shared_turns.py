@@ -18,7 +18,7 @@ from florin_server.base.clock import TestClock
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.accounts.caller import Caller, IdempotencyKey
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.idempotency.store import turns as key_turns
+from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store.responses import IdempotencyClaim
 from florin_server.limits import store as sharing
 from florin_server.money.opening import open_store

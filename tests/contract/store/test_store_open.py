@@ -35,8 +35,8 @@ from florin_server.features.exports.store import transactions as exports_transac
 from florin_server.features.exports.store import watched as exports_watched
 from florin_server.features.receipts import store as receipt_keys
 from florin_server.features.webhooks.store import deliveries, endpoints, replays
+from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store import responses as idempotency
-from florin_server.idempotency.store import turns as key_turns
 from florin_server.limits import store as sharing
 from florin_server.money.ledger.store import books, ledger
 from florin_server.money.opening import open_store

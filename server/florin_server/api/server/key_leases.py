@@ -11,7 +11,7 @@ from florin_server.base.clock import Clock
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.store import Store
 from florin_server.domain.errors import ApiError, ErrorCode, GrpcStatus
-from florin_server.idempotency.store import turns as key_turns
+from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store.responses import IdempotencyClaim
 
 # interval of polls while another process has the lease; the first polls come sooner
