@@ -24,7 +24,7 @@ from florin_server.domain.accounts.account import (
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.payments.payment import Merchant
 from florin_server.idempotency.store.responses import IdempotencyClaim, run_once
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 
 from tests.bench import load, session

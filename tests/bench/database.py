@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.tables.payments import PaymentEventRow, PaymentRow
 from florin_server.domain.payments.payment import CancellationReason, Payment
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from florin_server.money.ledger.store import books
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 
 from tests.bench.load import child
 from tests.bench.report import Figure

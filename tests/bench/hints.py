@@ -23,7 +23,7 @@ from florin_server.app.process_bus.jobs import get_jobs
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import CancellationReason
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from florin_server.settings import Settings
 

@@ -14,7 +14,7 @@ from florin_server.domain.tally import compute_threshold
 from florin_server.limits.service import shared_limits
 from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.shared_limits import LimitSync
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.settings import LimitSettings
 
 from tests.bench.report import Figure

@@ -15,7 +15,7 @@ from statistics import median
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import PaymentStatus
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import listed, listing
 from florin_server.money.payments.store.listing import (
     PaymentListFilters,

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from florin_server.db.tables.payments import IdempotencyRow, PaymentEventRow, PaymentRow
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy import create_engine, event
 from sqlmodel import Session

@@ -13,7 +13,7 @@ import time
 
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.db.engine.store import Store
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import history, payments
 
 from tests.support import postgres, store_kit

@@ -37,7 +37,7 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import history, new_options, payments
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import store as refunds

@@ -15,7 +15,7 @@ from florin_server.db.engine.postgres.connection import PostgresConnection
 from florin_server.db.engine.postgres.session import SessionError, require_sessions
 from florin_server.db.engine.query import StoreError, StoreUnavailable
 from florin_server.db.engine.where import DatabaseConfig
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from pydantic import SecretStr
 

@@ -35,7 +35,7 @@ from florin_server.domain.payouts.refund_amounts import RefundAmount
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments, simulation
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import service as refund_flow

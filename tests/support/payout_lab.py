@@ -20,7 +20,7 @@ from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import ChainTx, LedgerPosting
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payouts.store import payouts
 from florin_server.money.payouts.worker.pay_out import PayoutWorker
 from florin_server.money.refunds import store as refunds

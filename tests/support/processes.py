@@ -22,7 +22,7 @@ from florin_server.app.app import build_app, build_core
 from florin_server.app.home import StateFolder, replace_private_file
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.store import Store
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmChainSettings

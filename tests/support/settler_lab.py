@@ -21,7 +21,7 @@ from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.payments.payment import Destination, Merchant, Payment
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.create import NewPayment, create
 from florin_server.money.payments.service.options import list_options

@@ -27,7 +27,7 @@ from florin_server.domain.settlement.chain_txs import (
     TxState,
 )
 from florin_server.idempotency.store.responses import IdempotencyClaim, run_once
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from florin_server.money.settlement.store import chain_txs
 from florin_server.operations.store import leases

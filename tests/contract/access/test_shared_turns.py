@@ -21,7 +21,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store.responses import IdempotencyClaim
 from florin_server.limits import store as sharing
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from florin_server.settings import Settings
 

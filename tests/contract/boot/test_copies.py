@@ -14,7 +14,7 @@ from florin_server.base.clock import SystemClock
 from florin_server.db.engine import migrating, schema
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.reading import SqliteStoreReader
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from florin_server.operations.store import executors
 

@@ -11,7 +11,7 @@ from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App
 from florin_server.base.clock import SystemClock
 from florin_server.money.ledger.worker import BookKeeper
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payouts.worker.pay_out import PayoutWorker
 from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.settings import Settings

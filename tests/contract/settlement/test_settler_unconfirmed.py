@@ -18,7 +18,7 @@ from florin_server.db.engine.query import operation
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.fetch import fetch
 from florin_server.money.payments.store import payments

@@ -14,7 +14,7 @@ from florin_server.db.engine.query import Command, StoreError, operation
 from florin_server.db.tables.tables import payment as table
 from florin_server.db.tables.tables import payment_event
 from florin_server.domain.payments.payment import CancellationReason, PaymentStatus
-from florin_server.money.opening import PAYMENT_QUERIES
+from florin_server.money.open_store import PAYMENT_QUERIES
 from florin_server.money.payments.store import payments
 from sqlalchemy import delete
 

@@ -14,7 +14,7 @@ from florin_server.app import copies
 from florin_server.app.home import SetupError
 from florin_server.db.engine import migrating, schema
 from florin_server.db.engine.query import StoreError
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 
 from tests.support.migrated import migrate_file, statements_between
 from tests.support.released import RELEASED_SCHEMA

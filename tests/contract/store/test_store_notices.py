@@ -24,7 +24,7 @@ from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.screening.blocklist import ScreeningList
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.operations.store import executors
 
 from tests.support import postgres

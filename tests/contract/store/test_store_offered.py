@@ -10,7 +10,7 @@ import pytest
 from alembic import command
 from florin_server.db.migrations import config
 from florin_server.domain.payments.payment import CancellationReason, PaymentStatus
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import offered, payments
 from sqlalchemy import create_engine
 

@@ -39,7 +39,7 @@ from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.limits import store as sharing
 from florin_server.money.ledger.store import books, ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.outbox.store import events, outbox
 from florin_server.money.payments.store import (
     effects,

@@ -19,7 +19,7 @@ from florin_server.db.engine.query import (
 from florin_server.db.tables.tables import installation as installation_table
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.store.responses import StoredResponse
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy import select
 

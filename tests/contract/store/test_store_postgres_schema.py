@@ -13,7 +13,7 @@ from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.migrations import postgres as migrations
 from florin_server.db.migrations.postgres import upgrade
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 
 from tests.support import postgres
 from tests.support.released import RELEASED_SCHEMA

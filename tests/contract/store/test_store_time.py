@@ -10,7 +10,7 @@ from florin_server.app.housekeeping.store_time import set_to_store_time
 from florin_server.app.stores import open_reader
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.times import PAUSE_MAX_US
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.settlement.store import chain_txs
 from florin_server.operations.store import leases
 

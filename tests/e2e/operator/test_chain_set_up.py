@@ -15,7 +15,7 @@ from florin_server.app.home import StateFolder
 from florin_server.domain.caip import format_checksum_address
 from florin_server.domain.settlement.pace import ChainPace
 from florin_server.domain.settlement.settle_times import SettleTimes
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.operations.store import observed
 from florin_server.rails.networks import chain_files
 from solders.keypair import Keypair

@@ -18,7 +18,7 @@ from florin_server.app.role import SERVER_ROLE
 from florin_server.app.service import FlorinService
 from florin_server.base.topics import Topic
 from florin_server.compliance.screening.service import lists
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.operations.service import executors
 
 from tests.support import postgres

@@ -22,7 +22,7 @@ from florin_server.domain.payments.payment import Destination, Payment
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.create import NewPayment, create
 from florin_server.money.payments.service.fetch import fetch
