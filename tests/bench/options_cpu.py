@@ -47,7 +47,7 @@ PARTS = {
     "florin_server/domain/caip.py": "ids",
     "florin_server/rails/pricing/": "prices",
     "payments/service/price.py": "prices",
-    "payments/service/worth.py": "prices",
+    "payments/service/conversion.py": "prices",
     "rails/evm/paying/terms.py": "evm_terms",
     "florin_server/domain/chains/evm/": "evm_terms",
     "rails/solana/paying/terms.py": "solana_terms",

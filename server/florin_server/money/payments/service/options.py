@@ -27,7 +27,7 @@ from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.domain.settlement.settle_times import round_promise
 from florin_server.limits.context import LimitContext
 from florin_server.money.context import UsageContext
-from florin_server.money.payments.service import funding, relayer_funds, worth
+from florin_server.money.payments.service import conversion, funding, relayer_funds
 from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
 from florin_server.money.payments.service.price import find_price
 from florin_server.money.payments.store import new_options, payments
@@ -343,7 +343,7 @@ def _list_fixed_fees(app: _Context, payment: Payment, assets: Sequence[Asset]) -
     """Return the fixed fee in each asset in which it is known; an unknown fee is not 0."""
     fees = {}
     for asset in assets:
-        fee = worth.find_fixed_fee(app, payment, asset)
+        fee = conversion.find_fixed_fee(app, payment, asset)
         if fee is None:
             text = (
                 "%s is left out of options: fee_fixed cannot be converted, because the asset has "
