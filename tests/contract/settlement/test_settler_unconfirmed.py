@@ -416,7 +416,7 @@ async def test_twenty_thousand_foreign_events_are_dropped(shop, monkeypatch):
     """Each event is looked up once, by index, in its own block."""
     payment, option = await dollar(shop)
     rail, numbers, looked_up = shop.lab.rail, iter(range(10**6)), []
-    block, by_reference = rail.blocks.find_block, direct_payments.offered.list_by_reference
+    block, by_reference = rail.blocks.find_block, direct_payments.offered_options.list_by_reference
     glance = rail.blocks.poll_head
 
     async def flooded(number):
@@ -450,7 +450,7 @@ async def test_twenty_thousand_foreign_events_are_dropped(shop, monkeypatch):
 
     monkeypatch.setattr(rail.blocks, "find_block", flooded)
     monkeypatch.setattr(rail.blocks, "poll_head", busy)
-    monkeypatch.setattr(direct_payments.offered, "list_by_reference", counted)
+    monkeypatch.setattr(direct_payments.offered_options, "list_by_reference", counted)
     await shop.turn()
     looked_up.clear()
     for _ in range(BLOCKS // 50):

@@ -44,7 +44,7 @@ from florin_server.money.outbox.store import events, outbox
 from florin_server.money.payments.store import (
     effects,
     new_options,
-    offered,
+    offered_options,
     payments,
     simulation,
 )
@@ -75,7 +75,7 @@ OPERATIONS = (
     leases,
     ledger,
     merchants,
-    offered,
+    offered_options,
     outbox,
     new_options,
     payments,
