@@ -8,7 +8,7 @@ import pytest
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.errors import ApiError
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState
-from florin_server.money.payouts.service.opening import list_receiving_accounts
+from florin_server.money.payouts.service.account_opening import list_receiving_accounts
 from florin_server.rails.solana.paying.message import WalletBounds, is_acceptable
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.money.payouts.service.opening import list_receiving_accounts
+from florin_server.money.payouts.service.account_opening import list_receiving_accounts
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.reading.receivers import list_opened_accounts
 from florin_server.rails.solana.sending.signer import SolanaSigner

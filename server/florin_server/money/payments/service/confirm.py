@@ -44,7 +44,7 @@ from florin_server.money.payments.service.load import (
     require_open_option,
 )
 from florin_server.money.payments.store import payments
-from florin_server.money.payouts.service import opening
+from florin_server.money.payouts.service import account_opening
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.money.settlement.store import durable_nonces
 from florin_server.money.settlement.store.token_accounts import AccountNotOpenable
@@ -131,7 +131,7 @@ async def confirm(
     opened = (
         rail.token_accounts.list_opened_accounts(flat) if rail.token_accounts is not None else ()
     )
-    claim = opening.claim(app, rail, payment.merchant_id, payment.id, opened)
+    claim = account_opening.claim(app, rail, payment.merchant_id, payment.id, opened)
     return await _accept(app, caller, option, confirmation, from_block, claim, buyer_data)
 
 

@@ -29,7 +29,10 @@ from florin_server.money.payments.service.load import (
     not_payable_error,
 )
 from florin_server.money.payments.store import payments
-from florin_server.money.payouts.service.opening import list_openable, list_receiving_accounts
+from florin_server.money.payouts.service.account_opening import (
+    list_openable,
+    list_receiving_accounts,
+)
 from florin_server.money.settlement.store import durable_nonces
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext

@@ -31,7 +31,10 @@ from florin_server.money.payments.service import conversion, funding, relayer_fu
 from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
 from florin_server.money.payments.service.price import find_price
 from florin_server.money.payments.store import new_options, payments
-from florin_server.money.payouts.service.opening import list_openable, list_receiving_accounts
+from florin_server.money.payouts.service.account_opening import (
+    list_openable,
+    list_receiving_accounts,
+)
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext

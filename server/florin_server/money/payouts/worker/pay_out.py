@@ -32,7 +32,7 @@ from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import ChainTx, ReorgWatcher
-from florin_server.money.payouts.service import opening
+from florin_server.money.payouts.service import account_opening
 from florin_server.money.payouts.store import covered, held_money, payouts
 from florin_server.money.payouts.store.payouts import CreditLimits, InsufficientBalance
 from florin_server.money.payouts.worker.adopt import (
@@ -399,7 +399,7 @@ class PayoutWorker:
     async def _get_transfer(self, payout: Payout) -> TreasuryTransfer:
         """Return the transfer, with whether its receiving account can be opened for it."""
         receiving_account = AssetAccount(payout.asset, payout.account)
-        may_open = await opening.list_openable(
+        may_open = await account_opening.list_openable(
             self._app, self._rail, payout.merchant_id, [receiving_account]
         )
         return replace(to_transfer(payout), may_open_account=receiving_account in may_open)
@@ -441,7 +441,9 @@ class PayoutWorker:
                 if signed_transaction.opens_account
                 else []
             )
-            yield from opening.claim(self._app, self._rail, payout.merchant_id, payout.id, opened)
+            yield from account_opening.claim(
+                self._app, self._rail, payout.merchant_id, payout.id, opened
+            )
 
         await self.sender.send([payout.id], sign, claim)
         self._app.notifier.publish(Topic.PAYOUT, payout.id)
