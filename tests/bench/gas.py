@@ -18,7 +18,7 @@ from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.evm.settings import EvmCoinSettings
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import (
     Asset,
     PayableAsset,

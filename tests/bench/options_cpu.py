@@ -51,7 +51,7 @@ PARTS = {
     "rails/evm/paying/terms.py": "evm_terms",
     "florin_server/domain/chains/evm/": "evm_terms",
     "rails/solana/paying/terms.py": "solana_terms",
-    "rails/offered.py": "terms",
+    "rails/option_offer.py": "terms",
     "domain/payments/option_names.py": "terms",
     "rails/evm/reading/refusals.py": "receivers",
     "rails/evm/reading/guards.py": "receivers",

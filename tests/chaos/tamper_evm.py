@@ -33,7 +33,7 @@ from florin_server.rails.evm.paying import erc6492, terms, verify
 from florin_server.rails.evm.paying.erc6492 import AccountCreation
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending import submission
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.chaos.evm_mutants import (

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, PaymentOption, ResolvedBuild
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.solana.paying import check as checking
 from florin_server.rails.solana.paying import terms
 from florin_server.rails.solana.paying.check import compute_highest_fee

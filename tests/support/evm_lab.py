@@ -32,7 +32,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import (
     PayableAsset,
     RailUnavailable,

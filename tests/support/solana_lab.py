@@ -22,7 +22,7 @@ from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem, T
 from florin_server.money.payments.service import funding
 from florin_server.money.payouts.service.account_opening import list_receiving_accounts
 from florin_server.rails.connection.jsonrpc import LocalTransport
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaAssetSettings, SolanaChainSettings

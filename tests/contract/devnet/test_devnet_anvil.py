@@ -15,7 +15,7 @@ from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmCoinSettings
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support import chains

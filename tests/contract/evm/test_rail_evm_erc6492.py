@@ -13,7 +13,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support.evm_lab import (

@@ -11,7 +11,7 @@ from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.evm_lab import (

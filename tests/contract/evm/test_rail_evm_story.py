@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestServer
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.rails.connection.jsonrpc import HttpTransport
 from florin_server.rails.evm.sending.transactions import compute_transaction_hash
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.evm_lab import (

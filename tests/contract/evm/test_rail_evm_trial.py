@@ -14,7 +14,7 @@ from florin_server.domain.errors import ApiError
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.evm_lab import (

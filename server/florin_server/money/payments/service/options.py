@@ -38,7 +38,7 @@ from florin_server.money.payouts.service.account_opening import (
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import (
