@@ -46,7 +46,7 @@ from florin_server.rails.chain_state import ChainState
 from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
-from florin_server.rails.wait import catch_unavailable
+from florin_server.rails.worker_failures import catch_unavailable
 from florin_server.settings.context import SettingsContext
 
 

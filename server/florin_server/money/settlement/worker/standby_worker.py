@@ -18,7 +18,7 @@ from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.types import RailUnavailable
-from florin_server.rails.wait import catch_unavailable, run_together
+from florin_server.rails.worker_failures import catch_unavailable, run_together
 
 
 class _Context(ChainContext, StorageContext, Protocol):
