@@ -7,7 +7,6 @@ import itertools
 
 import pytest
 from florin_server.rails.connection.endpoints import FailoverRpc
-from florin_server.rails.connection.family import DOUBT_S
 from florin_server.rails.connection.health import BACKOFF_MAX_S, PROBE_S, SHORT_S
 from florin_server.rails.connection.jsonrpc import (
     AnswerTooLarge,
@@ -15,6 +14,7 @@ from florin_server.rails.connection.jsonrpc import (
     RateLimited,
     RpcError,
 )
+from florin_server.rails.connection.node_dialect import DOUBT_S
 from florin_server.rails.evm.family import EvmNodeDialect
 from florin_server.rails.types import RailUnavailable
 

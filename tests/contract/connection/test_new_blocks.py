@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from florin_server.rails.connection.family import DOUBT_S
 from florin_server.rails.connection.health import PROBE_S
+from florin_server.rails.connection.node_dialect import DOUBT_S
 
 from tests.support.endpoint_kit import EndpointHarness, StubNode, make_lost
 

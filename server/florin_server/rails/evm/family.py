@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Any
 
-from florin_server.rails.connection.family import HEAD, WrongChain
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
+from florin_server.rails.connection.node_dialect import HEAD, WrongChain
 from florin_server.rails.evm.reading.node import (
     LATEST,
     parse_hash,

@@ -6,9 +6,9 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.rails.connection.family import HEAD, WrongChain
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.connection.node import require_result
+from florin_server.rails.connection.node_dialect import HEAD, WrongChain
 from florin_server.rails.solana.reading.node import FINALIZED, parse_number
 from florin_server.rails.types import RailUnavailable
 
