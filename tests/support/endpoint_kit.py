@@ -7,7 +7,7 @@ import json
 
 from florin_server.rails.connection.endpoints import FailoverRpc
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, RpcError
-from florin_server.rails.evm.family import EvmNodeDialect
+from florin_server.rails.evm.dialect import EvmNodeDialect
 from florin_server.rails.types import RailUnavailable
 
 FAMILY = EvmNodeDialect("Test", 31337, lag_max=5)

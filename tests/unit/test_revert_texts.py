@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.family import EvmNodeDialect
+from florin_server.rails.evm.dialect import EvmNodeDialect
 
 FAMILY = EvmNodeDialect("chain", 1, 3)
 # texts of nodes that fail, which a contract could therefore imitate

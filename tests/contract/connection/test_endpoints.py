@@ -15,7 +15,7 @@ from florin_server.rails.connection.jsonrpc import (
     RpcError,
 )
 from florin_server.rails.connection.node_dialect import DOUBT_S
-from florin_server.rails.evm.family import EvmNodeDialect
+from florin_server.rails.evm.dialect import EvmNodeDialect
 from florin_server.rails.types import RailUnavailable
 
 from tests.support.endpoint_kit import EndpointHarness, StubClock, StubNode, make_lost

@@ -22,7 +22,7 @@ from florin_server.rails.connection.new_blocks import (
     BlockWaiter,
 )
 from florin_server.rails.connection.subscription import BlockSubscription
-from florin_server.rails.evm.family import NEW_BLOCKS, parse_head_mark
+from florin_server.rails.evm.dialect import NEW_BLOCKS, parse_head_mark
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.solana.family import NEW_BLOCKS as NEW_SLOTS
 from florin_server.rails.solana.family import parse_slot_mark

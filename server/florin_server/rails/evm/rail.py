@@ -12,7 +12,7 @@ from florin_server.rails.connection.agreed_payouts import QuorumPayouts
 from florin_server.rails.connection.connection import ChainConnection
 from florin_server.rails.connection.faucet import FaucetClient
 from florin_server.rails.connection.jsonrpc import ChainRpc, RpcTransport
-from florin_server.rails.evm.family import NEW_BLOCKS, EvmNodeDialect, parse_head_mark
+from florin_server.rails.evm.dialect import NEW_BLOCKS, EvmNodeDialect, parse_head_mark
 from florin_server.rails.evm.paying.erc6492 import find_opener_problem
 from florin_server.rails.evm.paying.mismatches import SignatureMismatches
 from florin_server.rails.evm.paying.offers import EvmOffers
