@@ -14,7 +14,7 @@ from florin_server.rails.connection.faucet import FaucetClient
 from florin_server.rails.connection.jsonrpc import ChainRpc, RpcTransport
 from florin_server.rails.pace import PaceMeter
 from florin_server.rails.roles import TreasuryPayouts
-from florin_server.rails.solana.family import NEW_BLOCKS, SolanaNodeDialect, parse_slot_mark
+from florin_server.rails.solana.dialect import NEW_BLOCKS, SolanaNodeDialect, parse_slot_mark
 from florin_server.rails.solana.paying.offers import SolanaOffers
 from florin_server.rails.solana.paying.terms import SolanaTermsReader
 from florin_server.rails.solana.paying.verify import SolanaVerifier
