@@ -6,8 +6,8 @@ from collections.abc import Collection
 from typing import Any
 
 import pytest
-from florin_server.rails.connection import witness
-from florin_server.rails.connection.witness import AGREEMENT_S, DISAGREEMENT_S, QuorumReader
+from florin_server.rails.connection import quorum_reader
+from florin_server.rails.connection.quorum_reader import AGREEMENT_S, DISAGREEMENT_S, QuorumReader
 from florin_server.rails.types import MinedTransaction, RailUnavailable
 
 ADVICE = "all 2 nodes must agree, so a node that is wrong or down stops settlement: add a node"
@@ -26,10 +26,10 @@ class Nodes:
         self.endpoint_count = count
         self.facts: tuple[frozenset[Any], ...] = ()
 
-    async def ask_quorum(self, _: Any) -> list[witness.Attestation]:
+    async def ask_quorum(self, _: Any) -> list[quorum_reader.Attestation]:
         if not self.facts:
             raise RailUnavailable("1 endpoints answer, but 2 must agree")
-        return [witness.Attestation(facts, is_caught_up=True) for facts in self.facts]
+        return [quorum_reader.Attestation(facts, is_caught_up=True) for facts in self.facts]
 
 
 class Asked:

@@ -18,7 +18,7 @@ from solders.pubkey import Pubkey
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
 from florin_server.rails.connection.node import require_result
-from florin_server.rails.connection.witness import Attestation
+from florin_server.rails.connection.quorum_reader import Attestation
 from florin_server.rails.solana.paying.check import (
     IssuedMessage,
     PayerSignedMessage,
