@@ -14,9 +14,9 @@ import aiohttp
 from eth_account import Account
 from eth_utils import keccak
 from florin_sandbox.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
+from florin_sandbox.devnet.faucet_limits import compute_gift
 from florin_sandbox.devnet.faults import FaultEffect, FaultPlan, PlannedFault
 from florin_sandbox.devnet.genesis import DEVNET
-from florin_sandbox.devnet.gifts import compute_gift
 from florin_server.base.clock import Clock, TestClock
 
 from tests.support.anvil import CHAIN_ID

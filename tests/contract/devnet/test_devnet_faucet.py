@@ -8,7 +8,7 @@ import pytest
 from eth_account import Account
 from florin_sandbox.devnet.errors import RpcFault
 from florin_sandbox.devnet.evm import DEVNET
-from florin_sandbox.devnet.gifts import (
+from florin_sandbox.devnet.faucet_limits import (
     USUAL_GIFTS_PER_DAY,
     FaucetGift,
     GiftBudgets,

@@ -23,9 +23,9 @@ from florin_sandbox.devnet.evm.chain import STATES_MAX, EmbeddedEvmChain
 from florin_sandbox.devnet.evm.mining import BlockProducer
 from florin_sandbox.devnet.evm.pool import TransactionPool
 from florin_sandbox.devnet.evm.views import to_hex
+from florin_sandbox.devnet.faucet_limits import GiftBudgets
 from florin_sandbox.devnet.faults import FaultPlan, PlannedFault
 from florin_sandbox.devnet.genesis import DEVNET
-from florin_sandbox.devnet.gifts import GiftBudgets
 
 BLOCKS_MAX: Final = 10_000
 ACCOUNTS_MAX: Final = 256
