@@ -81,7 +81,7 @@ def load(
 def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
     """Return the state folder after simulated days; the first run takes a while."""
     # imported here: tables of a remote Florin need no server
-    from florin_sandbox.simulation import knobs as choices
+    from florin_sandbox.simulation import config as choices
     from florin_sandbox.simulation.run import simulate
     from florin_server.settings import Settings
 

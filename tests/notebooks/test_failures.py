@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from data import FIRST_DAY
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.population import generate_plan
 
 from tests.support.notebooks import FOLDER, get_printed, run_notebook

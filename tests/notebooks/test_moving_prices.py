@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from data import FIRST_DAY, load
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.rates import PriceWalk
 
 from tests.support.notebooks import FOLDER, get_printed, run_notebook

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
-from florin_sandbox.simulation.knobs import InvalidSimulationConfig, SimulationConfig
+from florin_sandbox.simulation.config import InvalidSimulationConfig, SimulationConfig
 from florin_sandbox.simulation.population import (
     ABANDONING_BEHAVIORS,
     DAY_US,

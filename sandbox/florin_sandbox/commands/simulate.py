@@ -22,7 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from florin_sandbox.devnet.errors import DevChainError
-from florin_sandbox.simulation.knobs import InvalidSimulationConfig, SimulationConfig
+from florin_sandbox.simulation.config import InvalidSimulationConfig, SimulationConfig
 from florin_sandbox.simulation.report import SimulationReport
 from florin_sandbox.simulation.run import SimulationProgress, SimulationResult, simulate
 from florin_sandbox.simulation.story import ScenarioStuck

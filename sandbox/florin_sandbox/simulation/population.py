@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Final
 
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 
 SECOND_US: Final = 1_000_000
 HOUR_US: Final = 3_600 * SECOND_US

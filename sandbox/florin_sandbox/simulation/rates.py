@@ -20,7 +20,7 @@ from florin_server.rails.pricing.settings import (
     PriceSourceSettings,
 )
 
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.population import DAY_US, HOUR_US, SECOND_US
 
 _STEP_US: Final = 60 * SECOND_US

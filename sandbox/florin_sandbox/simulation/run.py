@@ -12,7 +12,7 @@ from typing import cast
 from florin_server.settings import Settings
 
 from florin_sandbox.simulation import check, folder
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.population import DAY_US, generate_plan
 from florin_sandbox.simulation.quiet import QuietLoop
 from florin_sandbox.simulation.report import SimulationReport, build_report

@@ -19,7 +19,7 @@ from florin_sandbox.demo_accounts import ensure_demo_accounts
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_sandbox.simulation import rates
 from florin_sandbox.simulation.calls import SimulationApi
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.nodes import SandboxNode
 from florin_sandbox.simulation.pace import BlockPacer
 from florin_sandbox.simulation.population import SimulatedMerchant, WalletKind

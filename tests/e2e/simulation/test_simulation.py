@@ -12,7 +12,7 @@ from datetime import date
 
 import pytest
 from florin_sandbox.simulation import check
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.population import BuyerBehavior, WalletKind, generate_plan
 from florin_sandbox.simulation.quiet import QuietLoop
 from florin_sandbox.simulation.run import simulate
