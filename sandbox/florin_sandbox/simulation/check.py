@@ -23,7 +23,7 @@ from florin_sandbox.simulation.audit.ground import (
     AuditTarget,
 )
 from florin_sandbox.simulation.audit.judge import Auditor
-from florin_sandbox.simulation.stage import SimulationEnvironment
+from florin_sandbox.simulation.environment import SimulationEnvironment
 from florin_sandbox.simulation.story import PaymentScenario
 
 _PAGE = 1_000

@@ -13,8 +13,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from florin_sandbox.simulation.environment import SimulationEnvironment
 from florin_sandbox.simulation.population import ChainOutage, SimulatedOrder, SimulationPlan
-from florin_sandbox.simulation.stage import SimulationEnvironment
 from florin_sandbox.simulation.story import PaymentScenario, ScenarioRunner, ScenarioStuck
 from florin_sandbox.simulation.wallet import SimulatedWallet
 

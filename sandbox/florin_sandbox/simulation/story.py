@@ -11,9 +11,9 @@ from typing import Any, Protocol
 from florin_client.wallet import WalletError
 
 from florin_sandbox.simulation.calls import ApiRefusal, Json, RestClient
+from florin_sandbox.simulation.environment import SimulationEnvironment
 from florin_sandbox.simulation.nodes import SandboxNode
 from florin_sandbox.simulation.population import SECOND_US, BuyerBehavior, SimulatedOrder
-from florin_sandbox.simulation.stage import SimulationEnvironment
 from florin_sandbox.simulation.wallet import ASSETS, SimulatedWallet
 
 # late buyers open a payment this long before it expires, and pay it this long after

@@ -13,11 +13,11 @@ from datetime import date
 import pytest
 from florin_sandbox.simulation import check
 from florin_sandbox.simulation.config import SimulationConfig
+from florin_sandbox.simulation.environment import open_environment
 from florin_sandbox.simulation.population import BuyerBehavior, WalletKind, generate_plan
 from florin_sandbox.simulation.quiet import QuietLoop
 from florin_sandbox.simulation.run import simulate
 from florin_sandbox.simulation.runner import SimulationRunner
-from florin_sandbox.simulation.stage import open_environment
 from florin_server.app.home import StateFolder
 from florin_server.settings import Settings
 
