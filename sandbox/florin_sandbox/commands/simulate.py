@@ -25,7 +25,7 @@ from florin_sandbox.devnet.errors import DevChainError
 from florin_sandbox.simulation.config import InvalidSimulationConfig, SimulationConfig
 from florin_sandbox.simulation.report import SimulationReport
 from florin_sandbox.simulation.run import SimulationProgress, SimulationResult, simulate
-from florin_sandbox.simulation.story import ScenarioStuck
+from florin_sandbox.simulation.scenario import ScenarioStuck
 
 _FAILED = "Not simulated"
 # the number of progress lines in JSON output

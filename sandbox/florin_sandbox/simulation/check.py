@@ -24,7 +24,7 @@ from florin_sandbox.simulation.audit.ground import (
 )
 from florin_sandbox.simulation.audit.judge import Auditor
 from florin_sandbox.simulation.environment import SimulationEnvironment
-from florin_sandbox.simulation.story import PaymentScenario
+from florin_sandbox.simulation.scenario import PaymentScenario
 
 _PAGE = 1_000
 

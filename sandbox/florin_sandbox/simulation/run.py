@@ -18,7 +18,7 @@ from florin_sandbox.simulation.population import DAY_US, generate_plan
 from florin_sandbox.simulation.quiet import QuietLoop
 from florin_sandbox.simulation.report import SimulationReport, build_report
 from florin_sandbox.simulation.runner import SimulationRunner
-from florin_sandbox.simulation.story import PaymentScenario
+from florin_sandbox.simulation.scenario import PaymentScenario
 
 
 @dataclass(frozen=True, slots=True)
