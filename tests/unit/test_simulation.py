@@ -20,7 +20,7 @@ from florin_sandbox.simulation.population import (
     BuyerBehavior,
     generate_plan,
 )
-from florin_sandbox.simulation.quiet import QuietLoop
+from florin_sandbox.simulation.quiet_loop import QuietLoop
 from florin_sandbox.simulation.rates import PriceWalk
 from hypothesis import given
 from hypothesis import strategies as st

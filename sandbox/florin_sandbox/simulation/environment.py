@@ -23,7 +23,7 @@ from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.nodes import SandboxNode
 from florin_sandbox.simulation.pace import BlockPacer
 from florin_sandbox.simulation.population import SimulatedMerchant, WalletKind
-from florin_sandbox.simulation.quiet import QuietLoop
+from florin_sandbox.simulation.quiet_loop import QuietLoop
 from florin_sandbox.simulation.wallet import ASSETS, EVM
 
 # prices of a coin without a price source

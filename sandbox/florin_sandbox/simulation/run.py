@@ -15,7 +15,7 @@ from florin_sandbox.simulation import check, folder
 from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.environment import open_environment
 from florin_sandbox.simulation.population import DAY_US, generate_plan
-from florin_sandbox.simulation.quiet import QuietLoop
+from florin_sandbox.simulation.quiet_loop import QuietLoop
 from florin_sandbox.simulation.report import SimulationReport, build_report
 from florin_sandbox.simulation.runner import SimulationRunner
 from florin_sandbox.simulation.scenario import PaymentScenario

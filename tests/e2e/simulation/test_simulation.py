@@ -15,7 +15,7 @@ from florin_sandbox.simulation import check
 from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.environment import open_environment
 from florin_sandbox.simulation.population import BuyerBehavior, WalletKind, generate_plan
-from florin_sandbox.simulation.quiet import QuietLoop
+from florin_sandbox.simulation.quiet_loop import QuietLoop
 from florin_sandbox.simulation.run import simulate
 from florin_sandbox.simulation.runner import SimulationRunner
 from florin_server.app.home import StateFolder
