@@ -8,7 +8,8 @@ from typing import Any
 
 import grpc
 from florin.v1 import ledger_pb2
-from florin_sandbox.simulation.audit.ground import (
+from florin_sandbox.simulation.audit.judge import Auditor
+from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,
     EVM,
@@ -16,7 +17,6 @@ from florin_sandbox.simulation.audit.ground import (
     USD,
     AuditTarget,
 )
-from florin_sandbox.simulation.audit.judge import Auditor
 
 from tests.chaos.bounds import Bounds
 from tests.chaos.facts import Chain

@@ -11,7 +11,7 @@ from florin_sandbox.simulation.audit.blocks import (
     compute_gas_cost,
     list_payment_events,
 )
-from florin_sandbox.simulation.audit.ground import TOKENS, USD
+from florin_sandbox.simulation.audit.target import TOKENS, USD
 from florin_server.domain.chains.evm import abi
 
 from tests.chaos.story import SAVINGS

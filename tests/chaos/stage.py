@@ -18,7 +18,7 @@ from typing import Any
 from florin_sandbox import demo
 from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_sandbox.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
-from florin_sandbox.simulation.audit.ground import (
+from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,
     EVM,

@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 from florin_sandbox.devnet.evm import DEVNET
-from florin_sandbox.simulation.audit.ground import ETHER, EUR, USD
+from florin_sandbox.simulation.audit.target import ETHER, EUR, USD
 from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
 
 from tests.chaos.audit import Audit, build_target

@@ -16,7 +16,7 @@ from florin_server.money.payments.store import history
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_sandbox.simulation.audit.blocks import AuditedEvmChain, Json
 from florin_sandbox.simulation.audit.facts import StoredFacts, StoredPayment, create_selector
-from florin_sandbox.simulation.audit.ground import (
+from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,
     EVM,
