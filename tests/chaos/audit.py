@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 from florin.v1 import ledger_pb2
-from florin_sandbox.simulation.audit.judge import Auditor
+from florin_sandbox.simulation.audit.auditor import Auditor
 from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,

@@ -11,8 +11,8 @@ from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.solana.sending.signer import SolanaSigner
 
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.simulation.audit.auditor import Auditor
 from florin_sandbox.simulation.audit.blocks import AuditedEvmChain
-from florin_sandbox.simulation.audit.judge import Auditor
 from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,
