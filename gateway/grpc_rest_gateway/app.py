@@ -44,7 +44,6 @@ from grpc_rest_gateway.headers import (
     get_request_id,
     parse_event_id,
 )
-from grpc_rest_gateway.hold import Receive, RequestWait, WaitEnd
 from grpc_rest_gateway.httprule import ROOT, PathError, PathRouter, TemplateError, parse_template
 from grpc_rest_gateway.jsoncodec import JsonCodec
 from grpc_rest_gateway.longpoll import poll_response
@@ -59,6 +58,7 @@ from grpc_rest_gateway.plain import (
     RefusalRenderer,
     is_page_request,
 )
+from grpc_rest_gateway.requestwait import Receive, RequestWait, WaitEnd
 from grpc_rest_gateway.routes import (
     RouteBinding,
     RouteError,
