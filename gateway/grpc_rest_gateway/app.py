@@ -47,7 +47,6 @@ from grpc_rest_gateway.headers import (
 from grpc_rest_gateway.httprule import ROOT, PathError, PathRouter, TemplateError, parse_template
 from grpc_rest_gateway.jsoncodec import JsonCodec
 from grpc_rest_gateway.longpoll import poll_response
-from grpc_rest_gateway.observed import ObservedExchange, RequestObserver
 from grpc_rest_gateway.parameters import parse_query
 from grpc_rest_gateway.plain import (
     PlainEvents,
@@ -58,6 +57,7 @@ from grpc_rest_gateway.plain import (
     RefusalRenderer,
     is_page_request,
 )
+from grpc_rest_gateway.requestobserver import ObservedExchange, RequestObserver
 from grpc_rest_gateway.requestwait import Receive, RequestWait, WaitEnd
 from grpc_rest_gateway.routes import (
     RouteBinding,

@@ -14,9 +14,9 @@ from grpc_rest_gateway.app import RestGateway
 from grpc_rest_gateway.backends import LocalBackend
 from grpc_rest_gateway.forwarded import PROXY_PROTOCOL, TrustedProxies
 from grpc_rest_gateway.jsoncodec import JsonCodec
-from grpc_rest_gateway.observed import RequestObserver
 from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 from grpc_rest_gateway.remote import RemoteBackend
+from grpc_rest_gateway.requestobserver import RequestObserver
 from grpc_rest_gateway.rpc import RpcBackend
 from grpc_rest_gateway.server import HttpServer
 from grpc_rest_gateway.settings import GuardSettings, ServerSettings

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpc_rest_gateway.forwarded import Network, find_address
-from grpc_rest_gateway.observed import RawHeaders, RequestObserver
+from grpc_rest_gateway.requestobserver import RawHeaders, RequestObserver
 from grpc_rest_gateway.rpc import Metadata
 
 from florin_server.api.server import call_observer
