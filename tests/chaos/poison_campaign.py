@@ -12,12 +12,12 @@ from typing import Any
 from florin_server.accounts.store import destinations
 from florin_server.app.workers import BackgroundTasks
 from florin_server.compliance.screening import store as blocklists
+from florin_server.domain.cipher import DecryptionError
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.quarantine import QuarantinedItemKind, QuarantinedItemState
 from florin_server.domain.screening.blocklist import ScreeningList, find_address
-from florin_server.domain.sealed import DecryptionError
 from florin_server.features.monitoring.service import quarantine
 from florin_server.features.webhooks import worker as deliver
 from florin_server.features.webhooks.store import deliveries

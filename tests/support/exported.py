@@ -13,6 +13,7 @@ from typing import Any
 
 from florin_server.db.engine.query import Op, operation
 from florin_server.db.engine.reading import SqliteStoreReader
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.exports.error import ExportError
 from florin_server.domain.exports.tables import TABLES
 from florin_server.domain.ids import generate_payment_id
@@ -20,7 +21,6 @@ from florin_server.domain.ledger import postings
 from florin_server.domain.ledger.postings import PaymentProceeds
 from florin_server.domain.payments.payment import Payment, Refund, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.domain.sealed import Cipher
 from florin_server.domain.settlement.chain_txs import TransactionOutcome, TxState
 from florin_server.features.exports.service import folder
 from florin_server.features.exports.service.feeds import ExportOrigin

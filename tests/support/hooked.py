@@ -9,8 +9,8 @@ from typing import Any
 from florin_server.accounts.store import merchants
 from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.account import Partner
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.payments.payment import Merchant
-from florin_server.domain.sealed import Cipher
 from florin_server.domain.webhooks.endpoint import EndpointState, WebhookAttempt, WebhookEndpoint
 from florin_server.domain.webhooks.signing import WebhookKeys
 from florin_server.features.webhooks.store import deliveries, endpoints

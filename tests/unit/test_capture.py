@@ -8,8 +8,8 @@ import os
 
 import pytest
 from florin_server.domain.capture import buyer_data
+from florin_server.domain.cipher import Cipher, Ciphertext, DecryptionError
 from florin_server.domain.errors import FieldIssue
-from florin_server.domain.sealed import Cipher, Ciphertext, DecryptionError
 from jsonschema_rs import Draft202012Validator
 
 BIRTH = {"pobCountry": "DE", "pobAddress": "Köln"}

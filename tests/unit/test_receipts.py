@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 
 import pytest
+from florin_server.domain.cipher import Ciphertext
 from florin_server.domain.receipts import keys, signature
 from florin_server.domain.receipts.keys import ReceiptKey
 from florin_server.domain.receipts.verdict import ReceiptNotGenuine
-from florin_server.domain.sealed import Ciphertext
 from joserfc import jws
 from pydantic import ValidationError
 

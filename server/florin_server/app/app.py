@@ -19,12 +19,12 @@ from florin_server.base.process_bus import ProcessBus
 from florin_server.base.tracing import NULL_TRACER, Tracer
 from florin_server.compliance.screening.service.cache import ScreeningCache
 from florin_server.db.engine.store import Store
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ConditionTracker
 from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.screening.blocklist import Blocklist
-from florin_server.domain.sealed import Cipher
 from florin_server.features.icons.service import IconCache
 from florin_server.features.monitoring.service.health import (
     CHAIN_CONDITIONS,

@@ -349,7 +349,7 @@ def _generate_capture_key() -> str:
 
 def _get_capture_key_size() -> int:
     # encryption is slow to load, and the address of a service is read without it
-    from florin_server.domain.sealed import KEY_BYTES  # noqa: PLC0415
+    from florin_server.domain.cipher import KEY_BYTES  # noqa: PLC0415
 
     return KEY_BYTES
 

@@ -35,8 +35,8 @@ from florin_server.base.tracing import Tracer
 from florin_server.db import installation
 from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.credentials import parse_key
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.payments.links import CheckoutLinks
-from florin_server.domain.sealed import Cipher
 from florin_server.features.monitoring.service.process import ProcessFacts
 from florin_server.features.receipts.service import keys
 from florin_server.money.settlement.worker.senders import release_dead_leases

@@ -9,8 +9,8 @@ import pytest
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.store import BuyerDataRecord
 from florin_server.db.engine.query import run
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.exports.tables import TABLES
-from florin_server.domain.sealed import Cipher
 from florin_server.features.exports.service import folder, frames
 from florin_server.features.exports.service.formats import ExportFormat
 from florin_server.features.exports.service.run import ExportRun

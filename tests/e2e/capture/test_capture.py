@@ -13,8 +13,8 @@ import pytest_asyncio
 from florin.v1 import customer_pb2
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service import collected
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.payments.payment import PaymentOption
-from florin_server.domain.sealed import Cipher
 
 from tests.support import postgres
 from tests.support.builds import TOKEN, BuildingRail

@@ -13,7 +13,7 @@ import pytest_asyncio
 from florin.v1 import customer_pb2
 from florin_server.accounts.store import customers
 from florin_server.compliance.buyer_data import store as collected_data
-from florin_server.domain.sealed import Cipher
+from florin_server.domain.cipher import Cipher
 from florin_server.settings import LimitSettings
 
 from tests.support.capture import (

@@ -34,8 +34,8 @@ from florin_server.compliance.screening.service.check import (
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.conditions import EXPECTED_CONDITIONS, ConditionName
-from florin_server.domain.sealed import Cipher
 from florin_server.features.monitoring.service.health import check_nodes
 from florin_server.features.receipts.service.keys import describe_signing_problem
 from florin_server.money.payouts.service.held_money import describe as held_problems

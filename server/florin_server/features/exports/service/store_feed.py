@@ -8,9 +8,9 @@ from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import decrypt_data
 from florin_server.compliance.buyer_data.store import BuyerDataRecord
 from florin_server.db.engine.reading import StoreReader
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.exports.columns import ExportRow
 from florin_server.domain.exports.roots import ExportPage, ExportRoot
-from florin_server.domain.sealed import Cipher
 from florin_server.features.exports.service.feeds import PAGE_SIZE, ExportOrigin
 from florin_server.features.exports.store.roots import ExportSource
 from florin_server.features.exports.store.sources import SOURCES
