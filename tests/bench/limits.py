@@ -10,7 +10,7 @@ from statistics import median
 from florin_server.base.clock import SystemClock
 from florin_server.base.meters import Meters
 from florin_server.db.engine.store import Store
-from florin_server.domain.tally import compute_threshold
+from florin_server.domain.pending_counts import compute_threshold
 from florin_server.limits.service import shared_limits
 from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.shared_limits import LimitSync

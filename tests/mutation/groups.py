@@ -126,7 +126,7 @@ GROUPS = {
     "shared limits": Group(
         (
             "api/server/key_leases.py",
-            "domain/tally.py",
+            "domain/pending_counts.py",
             "idempotency/store/key_leases.py",
             "limits/service/limit.py",
             "limits/service/stream_slots.py",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.tally import PendingCounts, compute_threshold
+from florin_server.domain.pending_counts import PendingCounts, compute_threshold
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.errors import ApiError
-from florin_server.domain.tally import compute_threshold
+from florin_server.domain.pending_counts import compute_threshold
 
 from tests.support.limit_processes import advance_clocks, make_process, open_processes
 from tests.support.store_kit import ENGINES, execute_beside

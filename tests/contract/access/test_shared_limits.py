@@ -9,7 +9,7 @@ import pytest
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.gcra import GcraLimiter
-from florin_server.domain.tally import compute_threshold
+from florin_server.domain.pending_counts import compute_threshold
 from florin_server.limits.service import shared_limits
 
 from tests.support.limit_processes import advance_clocks, make_process, open_processes

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import islice
 
-from florin_server.domain.tally import compute_threshold
+from florin_server.domain.pending_counts import compute_threshold
 
 # of each kind; calls under other keys are not reported, and each process counts them alone
 _REPORTED_MAX = 250
