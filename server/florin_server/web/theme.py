@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from florin_server.domain.encoded import decode_json_object
+from florin_server.domain.page_queries import decode_json_object
 from florin_server.web.colours import (
     BACKGROUNDS,
     GRAPHIC_CONTRAST_MIN,

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
-from florin_server.domain.encoded import decode_json_object
 from florin_server.domain.errors import FieldIssue
+from florin_server.domain.page_queries import decode_json_object
 from florin_server.domain.text import has_unsafe
 
 BuyerData: TypeAlias = dict[str, str | bool]
