@@ -15,8 +15,8 @@ from florin_sandbox.simulation.audit.target import ETHER, EUR, USD
 from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
 
 from tests.chaos.audit import Audit, build_target
+from tests.chaos.buyer_wallets import Purses
 from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way
-from tests.chaos.purse import Purses
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import Stage
 from tests.chaos.story import Story, Teller
