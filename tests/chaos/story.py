@@ -12,8 +12,8 @@ from typing import Any
 from florin_sandbox.devnet.evm import DEVNET
 from solders.transaction import VersionedTransaction
 
+from tests.chaos.attackers import Foes
 from tests.chaos.buyer_wallets import Purse, Purses
-from tests.chaos.foes import Foes
 from tests.chaos.plan import FOES, PAYS, Mood, Order, Way
 from tests.chaos.quick import QuickClock
 from tests.chaos.stage import CROOKS, ETHER, EUR, USD, Stage
