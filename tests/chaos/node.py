@@ -14,7 +14,7 @@ from aiohttp import web
 from florin_server.rails.evm.sending.transactions import compute_transaction_hash
 from solders.transaction import VersionedTransaction
 
-from tests.chaos.stranger import Stranger
+from tests.chaos.front_runner import Stranger
 
 _SENDS = {"eth_sendRawTransaction", "sendTransaction"}
 # methods that a lagging or pruned node answers with null
