@@ -20,10 +20,10 @@ from florin_server.rails.evm.sending.fees import WALLET_GAS
 from florin_server.rails.evm.settler import PayArguments
 from solders.keypair import Keypair
 
+from tests.chaos.chaos_service import EVM, USD, Stage, get_crook_wallet
 from tests.chaos.intruder import Meddler
 from tests.chaos.plan import Mood, Way
 from tests.chaos.quick import QuickClock
-from tests.chaos.stage import EVM, USD, Stage, get_crook_wallet
 from tests.chaos.till import POLL_S, ChainRefused
 from tests.support.api import ApiCallError
 from tests.support.solana import ASSETS

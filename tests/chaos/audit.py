@@ -19,10 +19,10 @@ from florin_sandbox.simulation.audit.target import (
 )
 
 from tests.chaos.bounds import Bounds
+from tests.chaos.chaos_service import MERCHANT, SOLANA_MERCHANT, Stage
 from tests.chaos.facts import Chain
 from tests.chaos.front_runner import THIEF
 from tests.chaos.plan import CONFIRMATIONS
-from tests.chaos.stage import MERCHANT, SOLANA_MERCHANT, Stage
 from tests.chaos.story import Story
 from tests.chaos.till import POLL_S, Till
 from tests.support.installation import OperatorStub

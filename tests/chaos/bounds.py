@@ -18,9 +18,9 @@ from florin_server.rails.evm.sending.fees import (
     compute_transaction_gas,
 )
 
+from tests.chaos.chaos_service import EVM, FAILED_GAS, OPENED, OPTIONS, Stage
 from tests.chaos.facts import Chain, Sent
 from tests.chaos.plan import FOES, Mood
-from tests.chaos.stage import EVM, FAILED_GAS, OPENED, OPTIONS, Stage
 from tests.chaos.story import Story
 from tests.support.solana import ASSETS
 

@@ -11,8 +11,8 @@ from eth_account import Account
 from florin_sandbox.devnet.evm import DEVNET
 from solders.keypair import Keypair
 
+from tests.chaos.chaos_service import FACTORY, Stage
 from tests.chaos.plan import Mood, Order, Way
-from tests.chaos.stage import FACTORY, Stage
 from tests.chaos.till import POLL_S, ChainRefused, Till
 from tests.support.chain import ChainClient
 from tests.support.hostile import ANY_TOKEN, BURNS_IN_ODD_BLOCKS, SWITCHED

@@ -33,12 +33,12 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from tests.chaos import stage as stages
+from tests.chaos import chaos_service as stages
 from tests.chaos import storm
+from tests.chaos.chaos_service import Stage
 from tests.chaos.holes import HOLES
 from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
 from tests.chaos.quick import QuickClock
-from tests.chaos.stage import Stage
 from tests.support.loaded import load_all
 
 PAYMENTS, SEEDS = 300, 20

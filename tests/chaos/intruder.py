@@ -17,7 +17,7 @@ from florin_sandbox.devnet.evm import DEVNET
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settler import PayArguments
 
-from tests.chaos.stage import Stage
+from tests.chaos.chaos_service import Stage
 from tests.chaos.till import POLL_S
 from tests.support.api import ApiCallError
 

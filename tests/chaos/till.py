@@ -12,7 +12,7 @@ import grpc
 from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
-from tests.chaos.stage import TREASURY_MERCHANT, Stage
+from tests.chaos.chaos_service import TREASURY_MERCHANT, Stage
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
 from tests.support.solana import SolanaNodeClient
