@@ -30,7 +30,7 @@ from tests.support.solana import ASSETS
 from tests.support.wallet import get_params, get_typed_data
 
 if TYPE_CHECKING:
-    from tests.chaos.story import Story, Teller
+    from tests.chaos.payment_run import Story, Teller
 
 # the deadline of a postponed payment
 _FOREVER = 2**64

@@ -22,8 +22,8 @@ from tests.chaos.bounds import Bounds
 from tests.chaos.chaos_service import MERCHANT, SOLANA_MERCHANT, Stage
 from tests.chaos.facts import Chain
 from tests.chaos.front_runner import THIEF
+from tests.chaos.payment_run import Story
 from tests.chaos.plan import CONFIRMATIONS
-from tests.chaos.story import Story
 from tests.chaos.till import POLL_S, Till
 from tests.support.installation import OperatorStub
 

@@ -20,8 +20,8 @@ from florin_server.rails.evm.sending.fees import (
 
 from tests.chaos.chaos_service import EVM, FAILED_GAS, OPENED, OPTIONS, Stage
 from tests.chaos.facts import Chain, Sent
+from tests.chaos.payment_run import Story
 from tests.chaos.plan import FOES, Mood
-from tests.chaos.story import Story
 from tests.support.solana import ASSETS
 
 # accounts that have code, or get it

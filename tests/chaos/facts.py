@@ -15,7 +15,7 @@ from florin_sandbox.simulation.audit.target import TOKENS, USD
 from florin_server.domain.chains.evm import abi
 
 from tests.chaos.front_runner import ADDRESS, decode_settlement
-from tests.chaos.story import SAVINGS
+from tests.chaos.payment_run import SAVINGS
 
 _TRANSFER = abi.encode_topic("Transfer(address,address,uint256)")
 

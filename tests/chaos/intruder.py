@@ -22,7 +22,7 @@ from tests.chaos.till import POLL_S
 from tests.support.api import ApiCallError
 
 if TYPE_CHECKING:
-    from tests.chaos.story import Story, Teller
+    from tests.chaos.payment_run import Story, Teller
 
 # payments that one stranger crowds, and its actions on each
 _TARGETS, _CALLS, _STREAMS, _EVENTS = 4, 30, 25, 30
