@@ -24,7 +24,7 @@ from tests.chaos.chaos_service import EVM, USD, Stage, get_crook_wallet
 from tests.chaos.intruder import Meddler
 from tests.chaos.plan import Mood, Way
 from tests.chaos.quick import QuickClock
-from tests.chaos.till import POLL_S, ChainRefused
+from tests.chaos.service_client import POLL_S, ChainRefused
 from tests.support.api import ApiCallError
 from tests.support.solana import ASSETS
 from tests.support.wallet import get_params, get_typed_data

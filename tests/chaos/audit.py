@@ -24,7 +24,7 @@ from tests.chaos.facts import Chain
 from tests.chaos.front_runner import THIEF
 from tests.chaos.payment_run import Story
 from tests.chaos.plan import CONFIRMATIONS
-from tests.chaos.till import POLL_S, Till
+from tests.chaos.service_client import POLL_S, Till
 from tests.support.installation import OperatorStub
 
 # reads of the books and the chains until nothing is pending

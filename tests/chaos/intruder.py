@@ -18,7 +18,7 @@ from florin_server.rails.evm import settler
 from florin_server.rails.evm.settler import PayArguments
 
 from tests.chaos.chaos_service import Stage
-from tests.chaos.till import POLL_S
+from tests.chaos.service_client import POLL_S
 from tests.support.api import ApiCallError
 
 if TYPE_CHECKING:

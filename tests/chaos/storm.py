@@ -20,7 +20,7 @@ from tests.chaos.chaos_service import Stage
 from tests.chaos.payment_run import Story, Teller
 from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way
 from tests.chaos.quick import QuickClock
-from tests.chaos.till import CALL_S, INJECTED, POLL_S, ChainRefused, Till
+from tests.chaos.service_client import CALL_S, INJECTED, POLL_S, ChainRefused, Till
 from tests.support.solana import ASSETS
 
 GWEI = 10**9
