@@ -33,8 +33,8 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
+from tests.chaos import chaos_run
 from tests.chaos import chaos_service as stages
-from tests.chaos import storm
 from tests.chaos.chaos_service import Stage
 from tests.chaos.holes import HOLES
 from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
@@ -120,7 +120,7 @@ class Run:
                 self._chains = self._start("chains", self._chains_work)
             self._start_service()
             driver = fork(
-                lambda: storm.drive(self._stage, self.plan),
+                lambda: chaos_run.drive(self._stage, self.plan),
                 self._root / "driver-error",
                 self._root / "driver.log",
             )
