@@ -36,8 +36,8 @@ from rich.table import Table
 from tests.chaos import chaos_run
 from tests.chaos import chaos_service as stages
 from tests.chaos.chaos_service import Stage
-from tests.chaos.holes import HOLES
 from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
+from tests.chaos.planted_bugs import HOLES
 from tests.chaos.quick import QuickClock
 from tests.support.loaded import load_all
 
@@ -237,7 +237,9 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many, from 1 on")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--embedded", action="store_true", help="chains inside of the service")
-    parser.add_argument("--hole", default="", choices=HOLES, help="to be found (tests.chaos.holes)")
+    parser.add_argument(
+        "--hole", default="", choices=HOLES, help="to be found (tests.chaos.planted_bugs)"
+    )
     parser.add_argument("--foe", type=Mood, choices=FOES, help="attackers of one kind alone")
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")

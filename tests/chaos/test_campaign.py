@@ -10,15 +10,15 @@ from contextlib import ExitStack
 import pytest
 
 from tests.chaos.campaign import find_alarms, find_unraised
-from tests.chaos.holes import HOLES, PAYMENTS, SEED, is_detected
 from tests.chaos.plan import FOES, SHARE_OF_FOES, Mood, Way, plan
+from tests.chaos.planted_bugs import HOLES, PAYMENTS, SEED, is_detected
 
 pytestmark = pytest.mark.long
 
 # foreign chains outlive the service, embedded ones die with it; together they cover all attackers
 SEEDS = {"foreign": 9, "embedded": 4}
 ORDERS = 25
-# the others take as long: python -m tests.chaos.holes
+# the others take as long: python -m tests.chaos.planted_bugs
 PLANTED = ("nonces", "returns")
 
 

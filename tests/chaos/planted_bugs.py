@@ -1,6 +1,6 @@
 """Plant known bugs in the service, each of which once existed: a chaos run must find them.
 
-    python -m tests.chaos.holes [NAME]
+    python -m tests.chaos.planted_bugs [NAME]
 
 Run a short chaos run per bug, with attackers only of the kind that exploits it, and print the
 findings. Exit with 1 if one was not found.
