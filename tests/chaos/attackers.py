@@ -21,9 +21,9 @@ from florin_server.rails.evm.settler import PayArguments
 from solders.keypair import Keypair
 
 from tests.chaos.chaos_service import EVM, USD, Stage, get_crook_wallet
+from tests.chaos.fast_clock import QuickClock
 from tests.chaos.intruder import Meddler
 from tests.chaos.plan import Mood, Way
-from tests.chaos.quick import QuickClock
 from tests.chaos.service_client import POLL_S, ChainRefused
 from tests.support.api import ApiCallError
 from tests.support.solana import ASSETS

@@ -36,9 +36,9 @@ from rich.table import Table
 from tests.chaos import chaos_run
 from tests.chaos import chaos_service as stages
 from tests.chaos.chaos_service import Stage
+from tests.chaos.fast_clock import QuickClock
 from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
 from tests.chaos.planted_bugs import HOLES
-from tests.chaos.quick import QuickClock
 from tests.support.loaded import load_all
 
 PAYMENTS, SEEDS = 300, 20

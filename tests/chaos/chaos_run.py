@@ -17,9 +17,9 @@ from florin_server.money.settlement.store.chain_txs import FAILURES_MAX
 from tests.chaos.audit import Audit, build_target
 from tests.chaos.buyer_wallets import Purses
 from tests.chaos.chaos_service import Stage
+from tests.chaos.fast_clock import QuickClock
 from tests.chaos.payment_run import Story, Teller
 from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, Gust, Mood, Order, Plan, Way
-from tests.chaos.quick import QuickClock
 from tests.chaos.service_client import CALL_S, INJECTED, POLL_S, ChainRefused, Till
 from tests.support.solana import ASSETS
 

@@ -47,11 +47,11 @@ from florin_server.settings import (
 )
 from solders.keypair import Keypair
 
+from tests.chaos.fast_clock import SPEED, QuickClock
 from tests.chaos.front_runner import Stranger
 from tests.chaos.node import Node
 from tests.chaos.plan import CONFIRMATIONS, Kill
 from tests.chaos.planted_bugs import HOLES
-from tests.chaos.quick import SPEED, QuickClock
 from tests.support.evm_lab import make_asset, make_euro_asset
 from tests.support.service import NO_LIMITS
 from tests.support.smart import UNIVERSAL

@@ -15,8 +15,8 @@ from solders.transaction import VersionedTransaction
 from tests.chaos.attackers import Foes
 from tests.chaos.buyer_wallets import Purse, Purses
 from tests.chaos.chaos_service import CROOKS, ETHER, EUR, USD, Stage
+from tests.chaos.fast_clock import QuickClock
 from tests.chaos.plan import FOES, PAYS, Mood, Order, Way
-from tests.chaos.quick import QuickClock
 from tests.chaos.service_client import POLL_S, ChainRefused, Till
 from tests.support.api import ApiCallError
 from tests.support.solana import ASSETS
