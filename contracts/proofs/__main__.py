@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from contracts.proofs import tools as programs
-from contracts.proofs.holes import HOLES
+from contracts.proofs.planted_bugs import HOLES
 
 
 def main() -> int:

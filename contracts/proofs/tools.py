@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from contracts.proofs.holes import HOLES
+from contracts.proofs.planted_bugs import HOLES
 from tests.support import npm
 from tests.support.artifacts import TEST_SOURCES
 
