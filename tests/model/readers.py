@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
+from tests.model.environment import START_US, Stage
 from tests.model.lifecycle import EXPIRED, MINOR_UNITS, SECOND_US, Life, Part, Refusal
-from tests.model.stage import START_US, Stage
 from tests.support.api import ApiCallError, Json
 
 Outcome = Json | Refusal

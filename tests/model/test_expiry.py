@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.model.environment import Stage, staged
 from tests.model.lifecycle import EXPIRED, SECOND_US, WRONG_STATE, Submission
 from tests.model.player import Player
-from tests.model.stage import Stage, staged
 from tests.support.api import Json
 
 DEEDS = ("confirm", "cancel by the user", "cancel by the merchant", "options", "fetch", "status")

@@ -19,8 +19,8 @@ from florin_server.money.refunds import service as refund
 from sqlalchemy import update
 
 from tests.model.campaign import play
+from tests.model.environment import staged
 from tests.model.lifecycle import FINAL
-from tests.model.stage import staged
 from tests.support.refund_rules import sum_only_the_newest
 
 DEEDS = {
