@@ -41,7 +41,7 @@ from hexbytes import HexBytes
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 
-from tests.fuzz.liars import Case, LyingServer, lie, listening
+from tests.fuzz.lying_peers import Case, LyingServer, lie, listening
 from tests.support.options import EVM, KINDS, MINT, PRICE, SOLANA, TOKEN, Json, make_honest_option
 
 _SECRET = b"\x07" * 32

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.fuzz.liars import EVIL, Case
+from tests.fuzz.lying_peers import EVIL, Case
 from tests.fuzz.payer import ACCOUNTS, check, payer
 from tests.support.options import PRICE, TOKEN, make_honest_option
 
