@@ -30,8 +30,8 @@ from tests.chaos.customers import (
 from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.command import ROOT, RunningCommand
-from tests.support.desk import ORDER
 from tests.support.processes import ProcessInstallation, open_installation
+from tests.support.service_harness import ORDER
 from tests.support.skewed import AHEAD_VARIABLE, BLIND_VARIABLE
 from tests.support.until import wait_until
 

@@ -21,9 +21,9 @@ from florin_server.money.payments.store import history
 from tests.support import postgres
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
-from tests.support.desk import ORDER
 from tests.support.own_chain import CHAIN
 from tests.support.processes import TREASURY, ProcessInstallation
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

@@ -35,7 +35,6 @@ from tests.chaos.poison_chain import ChainFaults
 from tests.chaos.poison_round import Deliveries, Round
 from tests.support.answering import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.books import SETTINGS
-from tests.support.desk import PaymentOffer, ServiceHarness, open_service
 from tests.support.late_money import DOLLARS, submit_authorization
 from tests.support.payout_shop import (
     DOLLAR,
@@ -47,6 +46,7 @@ from tests.support.payout_shop import (
 )
 from tests.support.poison import FaultInjector
 from tests.support.receiver import OK, WebhookReceiver
+from tests.support.service_harness import PaymentOffer, ServiceHarness, open_service
 from tests.support.solana import ASSETS, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
 from tests.support.solana_accounts import CHAIN as SOLANA
 from tests.support.solana_accounts import get_token_account, has_account, queue_accounts

@@ -15,7 +15,7 @@ from florin_server.money.payouts.store import payouts
 from florin_server.operations.service import executors
 
 from tests.support.answering import HttpStub
-from tests.support.desk import ServiceHarness
+from tests.support.service_harness import ServiceHarness
 from tests.support.until import wait_until
 
 FINAL = {"succeeded", "failed", "expired", "cancelled"}

@@ -32,8 +32,8 @@ from tests.support.answering import (
     serve_stub,
 )
 from tests.support.api import ApiCallError, Json, RestApi
-from tests.support.desk import ORDER
 from tests.support.service import run_service
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 
 _SERVERS = 10

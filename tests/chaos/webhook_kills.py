@@ -24,7 +24,7 @@ from tests.support import postgres
 from tests.support.answering import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.api import ApiCallError, RestApi
 from tests.support.command import RunningCommand
-from tests.support.desk import ORDER
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 
 PATHS = ("/all", "/one")

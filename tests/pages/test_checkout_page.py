@@ -16,8 +16,8 @@ from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.web.language import LANGUAGES
 from florin_server.web.payments import page as checkout
 
-from tests.support.desk import ORDER, PAY_URL
 from tests.support.page_texts import HOSTILE_TEXT, get_headers, get_text
+from tests.support.service_harness import ORDER, PAY_URL
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -17,7 +17,7 @@ from playwright.async_api import Page, expect
 
 from tests.support.browser import BrowserVisitor, list_violations, open_visitor
 from tests.support.capture import DATA, CapturePos, count_stored, get_path, get_query, open_pos
-from tests.support.desk import ServiceHarness, open_service
+from tests.support.service_harness import ServiceHarness, open_service
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 

@@ -10,7 +10,7 @@ from standardwebhooks import Webhook
 
 from tests.support.answering import make_stub_response, serve_stub
 from tests.support.console import HOSTILE, ConsoleUser
-from tests.support.desk import ORDER, open_service
+from tests.support.service_harness import ORDER, open_service
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -19,9 +19,9 @@ from PIL import Image
 from tests.support.answering import hang, make_stub_response, serve_stub
 from tests.support.authority import CertificateAuthority
 from tests.support.capture import get_path
-from tests.support.desk import ORDER, open_service
 from tests.support.page_texts import get_headers
 from tests.support.pictures import make_picture
+from tests.support.service_harness import ORDER, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

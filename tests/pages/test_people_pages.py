@@ -12,8 +12,8 @@ from florin_server.web.language import LANGUAGES
 from PIL import Image
 
 from tests.support.browser import list_violations, open_visitor
-from tests.support.desk import ORDER, open_service
 from tests.support.page_texts import HOSTILE_TEXT, get_headers, get_text
+from tests.support.service_harness import ORDER, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

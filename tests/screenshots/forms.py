@@ -11,7 +11,7 @@ from playwright.async_api import Page
 
 from tests.screenshots.picture import Picture, Reach
 from tests.support.capture import CapturePos, get_path, open_pos, submit_form
-from tests.support.desk import ServiceHarness, open_service
+from tests.support.service_harness import ServiceHarness, open_service
 
 
 @asynccontextmanager

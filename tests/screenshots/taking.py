@@ -15,7 +15,7 @@ from tests.screenshots.fonts import alike
 from tests.screenshots.picture import Picture
 from tests.screenshots.still import calm
 from tests.support.browser import open_visitor
-from tests.support.desk import START_S
+from tests.support.service_harness import START_S
 
 _PATIENCE_MS = 120_000
 _HEIGHT = 700

@@ -10,8 +10,8 @@ import pytest
 from florin.v1 import customer_pb2
 
 from tests.support.api import ApiCallError, RestApi
-from tests.support.desk import ORDER, PAY_URL, ServiceHarness, ServiceResponse
 from tests.support.installation import open_operator
+from tests.support.service_harness import ORDER, PAY_URL, ServiceHarness, ServiceResponse
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

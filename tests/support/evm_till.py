@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support.api import ApiCallError
-from tests.support.desk import PartnerTenant, ServiceHarness
+from tests.support.service_harness import PartnerTenant, ServiceHarness
 from tests.support.wallet import EvmTestWallet
 
 PRICE = 12_500_000  # 12.50 in a token of six decimals

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from florin_server.limits.service.stream_limits import StreamLimits
 
-from tests.support.desk import ServiceHarness
+from tests.support.service_harness import ServiceHarness
 from tests.support.until import wait_until
 
 

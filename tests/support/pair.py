@@ -19,10 +19,10 @@ from pydantic import SecretStr
 
 from tests.support import postgres
 from tests.support.api import RestApi
-from tests.support.desk import ORDER, ServiceHarness, open_service
 from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
 from tests.support.proxy import FaultyNodeProxy
 from tests.support.service import make_settings, wait_started
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 

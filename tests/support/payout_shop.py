@@ -11,7 +11,7 @@ from florin_server.domain.payments.payment import Destination
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import payouts
 
-from tests.support.desk import PartnerTenant, ServiceHarness
+from tests.support.service_harness import PartnerTenant, ServiceHarness
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

@@ -30,10 +30,10 @@ from florin_server.rails.evm.settings import EvmChainSettings
 from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.command import FLORIN, PATIENCE_S, RunningCommand, make_environment
-from tests.support.desk import ORDER
 from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
 from tests.support.proxy import FaultyNodeProxy
 from tests.support.service import NO_LIMITS, make_settings
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

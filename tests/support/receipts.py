@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.command import CommandForks
-from tests.support.desk import ServiceHarness
+from tests.support.service_harness import ServiceHarness
 
 JWKS = "/.well-known/jwks.json"
 

@@ -6,7 +6,7 @@ from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.accounts.store import destinations
 from florin_server.domain.payments.payment import Destination
 
-from tests.support.desk import PartnerTenant, ServiceHarness
+from tests.support.service_harness import PartnerTenant, ServiceHarness
 
 
 async def create_merchant_tenant(desk: ServiceHarness, address: str) -> PartnerTenant:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.desk import START_S, PaymentOffer, ServiceHarness
+from tests.support.service_harness import START_S, PaymentOffer, ServiceHarness
 
 CHECKOUT = {"successUrl": "https://shop.example/ok?a=1#b", "errorUrl": "https://shop.example/no"}
 STATES = (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.desk import ORDER, PartnerTenant, ServiceHarness
 from tests.support.receiver import WebhookReceiver
+from tests.support.service_harness import ORDER, PartnerTenant, ServiceHarness
 from tests.support.until import wait_until
 
 PATH = "/v1/webhook-endpoints"

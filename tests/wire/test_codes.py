@@ -16,8 +16,8 @@ from florin_server.domain.versions import NEWEST_STABLE_VERSION
 from florin_server.money.payments.store import payments
 
 from tests.support.api import to_api_call_error
-from tests.support.desk import DEPLOYED, ORDER, ServiceHarness, open_service
 from tests.support.service import NO_LIMITS
+from tests.support.service_harness import DEPLOYED, ORDER, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 Refusal = tuple[int, str]

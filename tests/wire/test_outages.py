@@ -15,7 +15,7 @@ from grpc_status import rpc_status
 
 from tests.support.api import grpc_metadata, to_api_call_error
 from tests.support.calls import CallRequest, PublicCall, list_public_calls
-from tests.support.desk import (
+from tests.support.service_harness import (
     DEPLOYED,
     ORDER,
     SPEC,

@@ -18,7 +18,7 @@ from florin_server.api.server import auth
 from florin_server.base.topics import Topic
 from florin_server.domain.payments.payment import Merchant
 
-from tests.support.desk import PartnerTenant, ServiceHarness
+from tests.support.service_harness import PartnerTenant, ServiceHarness
 from tests.support.until import wait_until
 
 CREATE = "/v1/payments"

@@ -12,7 +12,7 @@ from florin.v1 import access_pb2
 from florin_server.accounts.store import credential_checks, keys, merchants
 
 from tests.support.calls import PASS, CallRequest, PublicCall, list_public_calls
-from tests.support.desk import ORDER, PartnerTenant, ServiceHarness
+from tests.support.service_harness import ORDER, PartnerTenant, ServiceHarness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -20,7 +20,7 @@ from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.db.engine.store import Store
 
 from tests.support.calls import CallRequest, PublicCall, list_public_calls
-from tests.support.desk import DEPLOYED, SPEC, PartnerTenant, ServiceHarness
+from tests.support.service_harness import DEPLOYED, SPEC, PartnerTenant, ServiceHarness
 
 NOBODY = {"payment_id": "pay_" + "0" * 27, "merchant_id": "mrch_" + "0" * 17, "id": "crypto_none"}
 CALLS = [call for call in list_public_calls() if call.verb and call.good.unknown]

@@ -29,7 +29,7 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.support.api import grpc_metadata
 from tests.support.calls import CallRequest, PublicCall, list_public_calls
 from tests.support.console import ConsoleUser
-from tests.support.desk import PartnerTenant, ServiceHarness, open_service
+from tests.support.service_harness import PartnerTenant, ServiceHarness, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

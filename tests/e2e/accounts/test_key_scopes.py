@@ -12,8 +12,8 @@ from florin.v1 import access_pb2, merchant_pb2_grpc, partner_pb2, payment_pb2
 from florin_server.domain.accounts.account import SCOPES
 
 from tests.support.api import ApiCallError, grpc_metadata, to_api_call_error
-from tests.support.desk import CREATE, ORDER
 from tests.support.installation import open_operator
+from tests.support.service_harness import CREATE, ORDER
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -12,7 +12,7 @@ from florin_server.domain.payments.payment import BankAccount
 
 from tests.support.accounts import PROTOCOLS, PartnerAccount, to_refusal
 from tests.support.api import ApiCallError
-from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant
+from tests.support.service_harness import DEPLOYED, ORDER, SPEC, PartnerTenant
 from tests.support.wallet import EvmTestWallet
 
 USDC = "eip155:8453/erc20:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"

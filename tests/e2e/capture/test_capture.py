@@ -33,8 +33,8 @@ from tests.support.capture import (
     to_form_items,
     wait_deleted,
 )
-from tests.support.desk import open_service
 from tests.support.installation import open_operator
+from tests.support.service_harness import open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -22,8 +22,8 @@ from tests.support.capture import (
     submit_form,
     to_form_items,
 )
-from tests.support.desk import open_service
 from tests.support.service import NO_LIMITS
+from tests.support.service_harness import open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

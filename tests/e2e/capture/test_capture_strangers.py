@@ -30,8 +30,8 @@ from tests.support.capture import (
     submit_form,
 )
 from tests.support.command import run_florin
-from tests.support.desk import ServiceHarness, open_service
 from tests.support.service import NO_LIMITS
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -18,7 +18,7 @@ from grpc_status import rpc_status
 
 from tests.support.api import RestApi
 from tests.support.command import RunningCommand
-from tests.support.desk import ORDER
+from tests.support.service_harness import ORDER
 
 pytestmark = pytest.mark.long
 FINAL_S = 60

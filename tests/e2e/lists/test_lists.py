@@ -16,8 +16,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.support.api import grpc_metadata
 from tests.support.api import to_api_call_error as refusal
-from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant, ServiceHarness
 from tests.support.json import to_json
+from tests.support.service_harness import DEPLOYED, ORDER, SPEC, PartnerTenant, ServiceHarness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

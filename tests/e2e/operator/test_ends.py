@@ -13,8 +13,8 @@ from florin_server.base.clock import TestClock
 from florin_server.cli.service import up
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from tests.support.desk import START_S
 from tests.support.service import make_settings
+from tests.support.service_harness import START_S
 from tests.support.until import wait_until
 
 DRAIN_S = 5.0

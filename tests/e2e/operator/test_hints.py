@@ -22,10 +22,10 @@ from florin_server.money.open_store import open_store
 from florin_server.operations.service import executors
 
 from tests.support import postgres
-from tests.support.desk import CREATE, ORDER
 from tests.support.own_chain import CHAIN
 from tests.support.pair import ServicePair, open_pair
 from tests.support.service import wait_open_responses
+from tests.support.service_harness import CREATE, ORDER
 from tests.support.until import PATIENCE_S, wait_until
 
 pytestmark = [

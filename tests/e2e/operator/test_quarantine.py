@@ -19,9 +19,9 @@ from florin_server.money.settlement.worker.tx_sender import TxSender
 from tests.support.answering import serve_stub
 from tests.support.api import ApiCallError
 from tests.support.books import wait_exact
-from tests.support.desk import ORDER, ServiceHarness, open_service
 from tests.support.installation import open_operator
 from tests.support.receiver import OK, WebhookReceiver
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.webhook_shop import WebhookMerchant
 

@@ -31,7 +31,7 @@ from sqlalchemy import update
 
 from tests.support.api import ApiCallError
 from tests.support.builds import TOKEN, BuildingRail
-from tests.support.desk import ORDER, ServiceHarness, open_service
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.both_chains]

@@ -12,7 +12,7 @@ from florin_server.accounts.store import destinations
 from florin_server.domain.payments.payment import Destination
 from florin_server.money.ledger.store import ledger
 
-from tests.support.desk import PartnerTenant, ServiceHarness, open_service
+from tests.support.service_harness import PartnerTenant, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 CHAIN = f"eip155:{DEVNET.chain_id}"

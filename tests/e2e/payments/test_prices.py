@@ -15,8 +15,8 @@ from florin.v1 import system_pb2
 from florin_sandbox.devnet.evm import DEVNET
 from florin_sandbox.devnet.genesis import load_artifact
 
-from tests.support.desk import CREATE, ORDER, ServiceHarness, open_service
 from tests.support.installation import open_operator
+from tests.support.service_harness import CREATE, ORDER, ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

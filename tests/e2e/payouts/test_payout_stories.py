@@ -11,7 +11,6 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import payouts
 
 from tests.support.api import ApiCallError
-from tests.support.desk import ServiceHarness, open_service
 from tests.support.installation import open_operator
 from tests.support.payout_shop import (
     CHAIN,
@@ -27,6 +26,7 @@ from tests.support.payout_shop import (
     PayoutMerchant,
     wait_faucet_booked,
 )
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

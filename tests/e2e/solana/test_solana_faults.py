@@ -22,7 +22,7 @@ from florin_server.money.settlement.store import chain_txs
 from florin_server.rails.types import ChainHead, RailUnavailable
 from florin_server.settings import EmbeddedSolanaSettings
 
-from tests.support.desk import ServiceHarness, open_service
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import SolanaNodeClient, SolanaTestWallet, make_time_step
 from tests.support.solana_offers import PRICE, SolanaOffer, make_offer
 from tests.support.turns import wait_next_turn

@@ -19,9 +19,9 @@ from florin_server.settings import EmbeddedSolanaSettings
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from tests.support.desk import open_service
 from tests.support.installation import open_operator
 from tests.support.service import NO_LIMITS
+from tests.support.service_harness import open_service
 from tests.support.solana import (
     COIN,
     INSTANT_SOLANA,

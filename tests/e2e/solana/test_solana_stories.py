@@ -26,8 +26,8 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 from tests.support.api import RestApi
-from tests.support.desk import ServiceHarness, open_service
 from tests.support.service import run_service
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import (
     ASSETS,
     INSTANT_SOLANA,

@@ -8,7 +8,6 @@ from florin.v1 import payout_pb2
 
 from tests.support.answering import serve_stub
 from tests.support.deployed_back_end import DATA, EVENT, SECTIONS, MerchantBackEnd
-from tests.support.desk import open_service
 from tests.support.installation import open_operator
 from tests.support.payout_shop import (
     CHAIN,
@@ -19,6 +18,7 @@ from tests.support.payout_shop import (
     PayoutMerchant,
     wait_faucet_booked,
 )
+from tests.support.service_harness import open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 from tests.support.webhook_shop import PATH

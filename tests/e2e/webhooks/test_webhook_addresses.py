@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.answering import make_stub_response, serve_stub
 from tests.support.api import ApiCallError
-from tests.support.desk import ORDER, open_service
+from tests.support.service_harness import ORDER, open_service
 from tests.support.until import wait_until
 from tests.support.webhook_shop import PATH
 

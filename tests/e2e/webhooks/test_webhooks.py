@@ -11,10 +11,10 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.api import ApiCallError
-from tests.support.desk import open_service
 from tests.support.documents import list_blocks
 from tests.support.javascript import serve_script
 from tests.support.receiver import OK, WebhookReceiver, verify_public
+from tests.support.service_harness import open_service
 from tests.support.until import wait_until
 from tests.support.webhook_shop import PATH, WebhookMerchant
 
