@@ -12,8 +12,8 @@ from eth_account import Account
 from florin_sandbox.devnet.genesis import DEVNET
 
 from tests.support.api import ApiCallError
+from tests.support.merchant_tenant import create_merchant_tenant
 from tests.support.service_harness import PartnerTenant, PaymentOffer, ServiceHarness, open_service
-from tests.support.shop import create_merchant_tenant
 from tests.support.smart import (
     ContractAccount,
     make_approval,

@@ -22,8 +22,8 @@ from florin_server.rails.evm.sending.fees import KEY_GAS
 from florin_server.rails.evm.settler import PayArguments
 
 from tests.support.api import ApiCallError
+from tests.support.merchant_tenant import create_merchant_tenant
 from tests.support.service_harness import CREATE, PartnerTenant, ServiceHarness, open_service
-from tests.support.shop import create_merchant_tenant
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 
