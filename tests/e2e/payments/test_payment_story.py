@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.support.story import ORDER, PRICE, follow_payment
+from tests.support.payment_flow import ORDER, PRICE, follow_payment
 
 pytestmark = pytest.mark.usefixtures("funded")
 

@@ -10,9 +10,9 @@ from florin_server.app.service import FlorinService
 
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
+from tests.support.payment_flow import ORDER, PRICE, follow_payment
 from tests.support.service import run_service, wait_open_responses
 from tests.support.service_harness import ServiceHarness
-from tests.support.story import ORDER, PRICE, follow_payment
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
