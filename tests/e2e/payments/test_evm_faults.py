@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 from florin_server.domain.settlement.chain_txs import TxState
 
-from tests.support.evm_till import EUR, PRICE, USD, EvmPos
+from tests.support.evm_pos import EUR, PRICE, USD, EvmPos
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.until import wait_until
 

@@ -11,7 +11,7 @@ from florin_server.accounts.store import destinations
 from florin_server.domain.payments.payment import Destination
 
 from tests.support.api import ApiCallError
-from tests.support.evm_till import EUR, PRICE, USD, EvmPos
+from tests.support.evm_pos import EUR, PRICE, USD, EvmPos
 from tests.support.service_harness import CREATE, open_service
 from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet, get_params, get_typed_data
 

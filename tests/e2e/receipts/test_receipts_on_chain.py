@@ -14,7 +14,7 @@ from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient
 from florin_server.rails.evm.reading.examine import FinalitySpec, examine_receipt
 
 from tests.support.evm_lab import TamperingTransport
-from tests.support.evm_till import EUR, PRICE, USD, EvmPos
+from tests.support.evm_pos import EUR, PRICE, USD, EvmPos
 from tests.support.receipts import ReceiptVerifier, decode_claims, get_outcomes, get_receipt
 from tests.support.service_harness import PAY_URL, open_service
 from tests.support.solana import INSTANT_SOLANA, SolanaTestWallet
