@@ -45,7 +45,7 @@ from tests.support.evm_lab import (
     sign_option,
     to_account,
 )
-from tests.support.turns import wait_turn
+from tests.support.worker_turns import wait_turn
 
 SHOP = Merchant("mrch_shop", "prtn_shop", "Shop", "s@shop.example", None, "active", False, 0)
 BUYER = Caller(live=False)

@@ -37,8 +37,8 @@ from tests.support.solana import (
 from tests.support.solana_durable import is_durable, list_free_nonces
 from tests.support.solana_guards import make_lamports_guard
 from tests.support.solana_offers import PRICE, get_refusal, make_offer
-from tests.support.turns import wait_next_turn
 from tests.support.until import wait_until
+from tests.support.worker_turns import wait_next_turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

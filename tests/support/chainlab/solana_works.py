@@ -42,7 +42,7 @@ from tests.support.settler_lab import BUYER, SHOP
 from tests.support.solana import ASSETS, SolanaTestWallet, get_transaction
 from tests.support.solana_kit import SolanaDevnetNode, open_node
 from tests.support.solana_lab import MERCHANT, RELAYER, make_chain_settings
-from tests.support.turns import wait_turn
+from tests.support.worker_turns import wait_turn
 
 TREASURY = SolanaSigner(b"\x54" * 32)
 LAMPORTS = 10**11
