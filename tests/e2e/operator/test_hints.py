@@ -23,9 +23,9 @@ from florin_server.operations.service import executors
 
 from tests.support import postgres
 from tests.support.own_chain import CHAIN
-from tests.support.pair import ServicePair, open_pair
 from tests.support.service import wait_open_responses
 from tests.support.service_harness import CREATE, ORDER
+from tests.support.service_pair import ServicePair, open_pair
 from tests.support.until import PATIENCE_S, wait_until
 
 pytestmark = [

@@ -20,8 +20,8 @@ from florin_server.rails.types import GasShortage
 from tests.support import postgres
 from tests.support.health import has_condition
 from tests.support.own_chain import CHAIN
-from tests.support.pair import ServicePair, open_pair
 from tests.support.service import run_service
+from tests.support.service_pair import ServicePair, open_pair
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.long

@@ -13,7 +13,7 @@ from florin_server.app.service import FlorinService
 from tests.support import postgres
 from tests.support.console import ConsoleUser
 from tests.support.own_chain import CHAIN
-from tests.support.pair import open_pair
+from tests.support.service_pair import open_pair
 from tests.support.until import wait_until
 
 pytestmark = [
