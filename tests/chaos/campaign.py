@@ -39,7 +39,7 @@ from tests.chaos.chaos_service import Stage
 from tests.chaos.fast_clock import QuickClock
 from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
 from tests.chaos.planted_bugs import HOLES
-from tests.support.loaded import load_all
+from tests.support.preload import load_all
 
 PAYMENTS, SEEDS = 300, 20
 SHOWN = 5  # findings shown; all of them are in the run's folder

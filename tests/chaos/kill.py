@@ -34,7 +34,7 @@ from florin_server.rails.evm.sending.relay import EvmRelay
 from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.chain import ChainClient
-from tests.support.loaded import load_all
+from tests.support.preload import load_all
 from tests.support.service import make_settings
 from tests.support.wallet import EvmTestWallet
 

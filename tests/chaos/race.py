@@ -38,7 +38,7 @@ from florin_server.money.payments.service import create, simulate
 from florin_server.money.refunds import service as refund
 
 from tests.chaos.clients import Client
-from tests.support.loaded import load_all
+from tests.support.preload import load_all
 from tests.support.service import make_settings
 
 CLIENTS = 2

@@ -18,7 +18,7 @@ from contextlib import suppress
 
 from florin_server.cli import main
 
-from tests.support.loaded import load_all
+from tests.support.preload import load_all
 
 MESSAGE = 1 << 20
 
