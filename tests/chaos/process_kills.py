@@ -56,7 +56,7 @@ async def campaign(folder: Path, kills: int, seed: int = 7) -> dict[str, Any]:
     """Return counts of what happened; `bad` lists violations, `unnoticed` the undetected lies."""
     rng, acknowledged, ends = random.Random(seed), Acknowledgements(), asyncio.Event()
     async with open_installation(folder) as installation:
-        program = [sys.executable, "-m", "tests.support.hurried"]
+        program = [sys.executable, "-m", "tests.support.fast_restarts"]
         env = {"PYTHONPATH": str(ROOT)}
         command = await asyncio.to_thread(
             installation.start_lasting, "serve", "--workers", "2", program=program, **env

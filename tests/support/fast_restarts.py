@@ -1,6 +1,6 @@
 """The `florin` command, whose supervisor restarts at once what a test has killed.
 
-python -m tests.support.hurried serve --workers 2
+python -m tests.support.fast_restarts serve --workers 2
 """
 
 from __future__ import annotations
