@@ -13,7 +13,6 @@ from florin_server.money.payouts.store import covered
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import chain_txs
 
-from tests.support.hooked import add_endpoint, claim_deliveries
 from tests.support.migrated import upgrade_finished
 from tests.support.store_covered import ends, leaves, marked, owed
 from tests.support.store_kit import (
@@ -28,6 +27,7 @@ from tests.support.store_refunds import (
     deliver_events,
     request_refund,
 )
+from tests.support.webhook_rows import add_endpoint, claim_deliveries
 
 OLDER_IS_ALIVE = "INSERT INTO process (id, now_us) VALUES ('older', 1)"
 OLDER_ENDS = "DELETE FROM process WHERE id = 'older'"
