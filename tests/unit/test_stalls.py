@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support import inner
+from tests.support import inner_pytest
 
 TESTS = """
 import time
@@ -16,5 +16,5 @@ def test_one():
 
 
 def test_stalled_test_passes_while_its_time_continues(tmp_path):
-    done = inner.run_pytest(tmp_path, TESTS, "-p", "tests.stalls", "--stalls-seed", "7")
+    done = inner_pytest.run_pytest(tmp_path, TESTS, "-p", "tests.stalls", "--stalls-seed", "7")
     assert done.returncode == 0, done.stdout
