@@ -32,7 +32,7 @@ from tests.support.api import RestApi
 from tests.support.command import ROOT, RunningCommand
 from tests.support.processes import ProcessInstallation, open_installation
 from tests.support.service_harness import ORDER
-from tests.support.skewed import AHEAD_VARIABLE, BLIND_VARIABLE
+from tests.support.skewed_clock import AHEAD_VARIABLE, BLIND_VARIABLE
 from tests.support.until import wait_until
 
 HOUR_S = 3600
@@ -74,7 +74,7 @@ class Campaign:
 
     async def run(self, session: aiohttp.ClientSession, ahead_s: int) -> None:
         """Run both machines once, the wrong one first."""
-        program = [sys.executable, "-m", "tests.support.skewed"]
+        program = [sys.executable, "-m", "tests.support.skewed_clock"]
         env = {"PYTHONPATH": str(ROOT), AHEAD_VARIABLE: str(ahead_s)}
         if self.blind:
             env[BLIND_VARIABLE] = "1"

@@ -1,6 +1,6 @@
 """The `florin` command on a machine whose clock is FLORIN_TEST_CLOCK_AHEAD_S seconds ahead.
 
-python -m tests.support.skewed serve
+python -m tests.support.skewed_clock serve
 """
 
 from __future__ import annotations
