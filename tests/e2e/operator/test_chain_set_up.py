@@ -20,7 +20,7 @@ from florin_server.operations.store import observed
 from florin_server.rails.networks import chain_files
 from solders.keypair import Keypair
 
-from tests.support import foreign
+from tests.support import foreign_chains
 from tests.support.chain_commands import (
     ENVIRONMENT,
     OPENER,
@@ -48,11 +48,11 @@ def run(home, forks):
 
 @pytest.fixture
 async def chain():
-    async with foreign.open_embedded(424242, CODE) as opened:
+    async with foreign_chains.open_embedded(424242, CODE) as opened:
         yield opened
 
 
-def add(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
+def add(chain: foreign_chains.ForeignChain, *more: str) -> tuple[str, ...]:
     words = ("chain", "add", "--rpc-url", chain.url, "--chain", CHAIN, "--name", "Far Away")
     return (*words, "--token", f"{chain.token}:USD", "--yes", *more)
 
