@@ -33,8 +33,8 @@ from solders.keypair import Keypair
 
 from tests.chaos.poison_chain import ChainFaults
 from tests.chaos.poison_round import Deliveries, Round
-from tests.support.answering import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.books import SETTINGS
+from tests.support.http_stub import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.late_money import DOLLARS, submit_authorization
 from tests.support.payout_shop import (
     DOLLAR,

@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from standardwebhooks import Webhook
 
-from tests.support.answering import make_stub_response, serve_stub
 from tests.support.console import HOSTILE, ConsoleUser
+from tests.support.http_stub import make_stub_response, serve_stub
 from tests.support.service_harness import ORDER, open_service
 from tests.support.until import wait_until
 

@@ -16,9 +16,9 @@ from florin_server.features.icons import worker as fetch_icons
 from florin_server.features.icons.service import IconCache
 from PIL import Image
 
-from tests.support.answering import hang, make_stub_response, serve_stub
 from tests.support.authority import CertificateAuthority
 from tests.support.capture import get_path
+from tests.support.http_stub import hang, make_stub_response, serve_stub
 from tests.support.page_texts import get_headers
 from tests.support.pictures import make_picture
 from tests.support.service_harness import ORDER, open_service

@@ -17,8 +17,8 @@ from florin_server.base.outbound.outbound import (
 )
 from florin_server.base.outbound.resolver import DnsResolver, get_network
 
-from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.authority import CertificateAuthority
+from tests.support.http_stub import hang, make_stub_response, send_endless_body, serve_stub
 
 LOOPBACK = AddressPolicy.from_cidrs(["127.0.0.0/8"])
 

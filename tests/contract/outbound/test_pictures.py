@@ -20,8 +20,8 @@ from florin_server.base.outbound.pictures import (
 )
 from PIL import Image
 
-from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.authority import CertificateAuthority
+from tests.support.http_stub import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.pictures import (
     RED,
     make_noise,

@@ -16,9 +16,9 @@ from florin_server.features.monitoring.service import quarantine as items
 from florin_server.features.webhooks import worker as deliver
 from florin_server.money.settlement.worker.tx_sender import TxSender
 
-from tests.support.answering import serve_stub
 from tests.support.api import ApiCallError
 from tests.support.books import wait_exact
+from tests.support.http_stub import serve_stub
 from tests.support.installation import open_operator
 from tests.support.receiver import OK, WebhookReceiver
 from tests.support.service_harness import ORDER, ServiceHarness, open_service

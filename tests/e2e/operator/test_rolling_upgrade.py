@@ -16,7 +16,7 @@ from tests.chaos.customers import (
     wait_while_paying,
 )
 from tests.support import postgres
-from tests.support.answering import make_stub_response, serve_stub
+from tests.support.http_stub import make_stub_response, serve_stub
 from tests.support.migrated import move_database
 from tests.support.processes import open_installation
 from tests.support.released import RELEASED, RELEASED_SCHEMA, unpack_code

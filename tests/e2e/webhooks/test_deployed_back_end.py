@@ -6,8 +6,8 @@ import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2
 
-from tests.support.answering import serve_stub
 from tests.support.deployed_back_end import DATA, EVENT, SECTIONS, MerchantBackEnd
+from tests.support.http_stub import serve_stub
 from tests.support.installation import open_operator
 from tests.support.payout_shop import (
     CHAIN,

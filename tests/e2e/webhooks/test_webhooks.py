@@ -9,9 +9,9 @@ import pytest_asyncio
 from florin_server.features.webhooks.store import replays
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.api import ApiCallError
 from tests.support.documents import list_blocks
+from tests.support.http_stub import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.javascript import serve_script
 from tests.support.receiver import OK, WebhookReceiver, verify_public
 from tests.support.service_harness import open_service
