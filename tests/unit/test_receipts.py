@@ -12,7 +12,12 @@ from florin_server.domain.receipts.verdict import ReceiptNotGenuine
 from joserfc import jws
 from pydantic import ValidationError
 
-from tests.support.altered import ReceiptSigner, decode_base64url, encode_base64url, make_receipt
+from tests.support.forged_receipts import (
+    ReceiptSigner,
+    decode_base64url,
+    encode_base64url,
+    make_receipt,
+)
 
 ISSUER, OTHER = ReceiptSigner(b"\x11" * 32), ReceiptSigner(b"\x22" * 32)
 KNOWN = {ISSUER.id: ISSUER.key}
