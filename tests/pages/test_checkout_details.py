@@ -10,7 +10,7 @@ from playwright.async_api import Page, expect
 
 from tests.support.browser import BrowserVisitor, open_visitor
 from tests.support.capture import DATA
-from tests.support.injected import NAME, InjectedEvmWallet
+from tests.support.injected_wallets import NAME, InjectedEvmWallet
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.until import wait_until
 

@@ -12,7 +12,7 @@ from florin_sandbox.devnet.genesis import DEVNET
 from playwright.async_api import Page, expect
 
 from tests.support.browser import list_violations, open_visitor
-from tests.support.injected import (
+from tests.support.injected_wallets import (
     NAME,
     ContractAccountSigner,
     InjectedContractWallet,

@@ -11,7 +11,7 @@ from playwright.async_api import Page
 
 from tests.screenshots.picture import Picture, Reach
 from tests.support.checkout_states import STATES, reach_state
-from tests.support.injected import InjectedEvmWallet
+from tests.support.injected_wallets import InjectedEvmWallet
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
