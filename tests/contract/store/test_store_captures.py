@@ -21,7 +21,7 @@ from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.money.payments.store import payments, simulation
 from sqlalchemy import create_engine
 
-from tests.support.store_asked import OTHER_ACCOUNT, REQUESTED_AMOUNT
+from tests.support.requested_data import OTHER_ACCOUNT, REQUESTED_AMOUNT
 from tests.support.store_kit import (
     CHAIN,
     EXPIRES,

@@ -39,7 +39,7 @@ from florin_server.money.settlement.store.chain_txs import FAILURES_MAX, ItemsUn
 from florin_server.operations.store import leases
 from sqlalchemy import select
 
-from tests.support.store_asked import REQUESTED_AMOUNT
+from tests.support.requested_data import REQUESTED_AMOUNT
 from tests.support.store_kit import (
     ASSET,
     CHAIN,

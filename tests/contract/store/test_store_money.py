@@ -23,7 +23,7 @@ from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import chain_txs
 from florin_server.operations.store import executors
 
-from tests.support.store_asked import OTHER_ACCOUNT, REQUESTED_AMOUNT
+from tests.support.requested_data import OTHER_ACCOUNT, REQUESTED_AMOUNT
 from tests.support.store_kit import (
     AFTER_US,
     ASSET,
