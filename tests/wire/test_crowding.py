@@ -25,7 +25,7 @@ from florin_server.settings import LimitSettings
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.api import to_api_call_error
-from tests.support.held_answers import wait_no_open_responses
+from tests.support.open_responses import wait_no_open_responses
 from tests.support.raw import open_raw_socket
 from tests.support.service import wait_open_responses as watched
 from tests.support.service_harness import (
