@@ -55,7 +55,7 @@ from tests.support.solana_offers import SolanaOffer, make_offer
 from tests.support.ticking_chain import TickingEmbeddedChains
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
-from tests.support.webhook_shop import WebhookMerchant
+from tests.support.webhook_merchant import WebhookMerchant
 
 # payments have expired after that
 _LATE_S = 905

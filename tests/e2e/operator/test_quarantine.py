@@ -23,7 +23,7 @@ from tests.support.installation import open_operator
 from tests.support.receiver import OK, WebhookReceiver
 from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.until import wait_until
-from tests.support.webhook_shop import WebhookMerchant
+from tests.support.webhook_merchant import WebhookMerchant
 
 pytestmark = pytest.mark.long
 

@@ -21,7 +21,7 @@ from tests.support.payout_shop import (
 from tests.support.service_harness import open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
-from tests.support.webhook_shop import PATH
+from tests.support.webhook_merchant import PATH
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 

@@ -16,7 +16,7 @@ from tests.support.javascript import serve_script
 from tests.support.receiver import OK, WebhookReceiver, verify_public
 from tests.support.service_harness import open_service
 from tests.support.until import wait_until
-from tests.support.webhook_shop import PATH, WebhookMerchant
+from tests.support.webhook_merchant import PATH, WebhookMerchant
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
