@@ -28,7 +28,14 @@ from tests.support import postgres
 from tests.support.api import ApiCallError
 from tests.support.books import SETTINGS
 from tests.support.installation import OperatorStub, open_operator
-from tests.support.payout_shop import CHAIN, DOLLAR, PRICE, USD, PayoutMerchant, wait_faucet_booked
+from tests.support.payout_merchant import (
+    CHAIN,
+    DOLLAR,
+    PRICE,
+    USD,
+    PayoutMerchant,
+    wait_faucet_booked,
+)
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet

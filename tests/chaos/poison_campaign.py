@@ -36,7 +36,7 @@ from tests.chaos.poison_round import Deliveries, Round
 from tests.support.books import SETTINGS
 from tests.support.http_stub import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.late_money import DOLLARS, submit_authorization
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     DOLLAR,
     GBP,
     PRICE,

@@ -13,7 +13,7 @@ from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.protocol import Rail
 
 from tests.chaos.poison_round import Round
-from tests.support.payout_shop import CHAIN, DOLLAR, wait_faucet_booked
+from tests.support.payout_merchant import CHAIN, DOLLAR, wait_faucet_booked
 from tests.support.service_harness import ServiceHarness
 from tests.support.solana import SolanaNodeClient
 from tests.support.wallet import EvmTestWallet

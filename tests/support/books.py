@@ -8,7 +8,7 @@ from florin_server.money.ledger.service.books import ReconciliationStatus
 from florin_server.money.ledger.store import ledger
 
 from tests.support.installation import open_operator
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     ETHER,
 )

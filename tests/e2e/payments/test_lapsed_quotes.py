@@ -24,7 +24,7 @@ from tests.support.late_money import (
     submit_authorization,
     wait_returned,
 )
-from tests.support.payout_shop import CHAIN, DOLLAR, ETHER, PayoutMerchant, wait_faucet_booked
+from tests.support.payout_merchant import CHAIN, DOLLAR, ETHER, PayoutMerchant, wait_faucet_booked
 from tests.support.service_harness import PaymentOffer, ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet

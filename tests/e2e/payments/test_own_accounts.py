@@ -34,7 +34,7 @@ from tests.support.late_money import (
     make_non_signing_wallet,
     wait_returned,
 )
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     FEE,

@@ -16,7 +16,7 @@ from florin_server.money.ledger.store.books import list_entries
 from tests.support.books import SETTINGS, wait_exact
 from tests.support.installation import open_operator
 from tests.support.late_money import list_payouts
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     GBP,

@@ -19,7 +19,7 @@ from florin_server.money.ledger.store import ledger
 from tests.support.api import ApiCallError
 from tests.support.books import SETTINGS, get_balance, get_treasury, wait_exact
 from tests.support.installation import open_operator
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     ETHER,

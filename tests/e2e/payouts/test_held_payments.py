@@ -24,7 +24,7 @@ from tests.support.late_money import (
     make_non_signing_wallet,
     submit_authorization,
 )
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     DOLLAR,
     ETHER,
     FEE,

@@ -12,7 +12,7 @@ from florin_server.money.payouts.store import payouts
 
 from tests.support.api import ApiCallError
 from tests.support.installation import open_operator
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     ETHER,

@@ -9,7 +9,7 @@ from florin.v1 import payout_pb2
 from tests.support.deployed_back_end import DATA, EVENT, SECTIONS, MerchantBackEnd
 from tests.support.http_stub import serve_stub
 from tests.support.installation import open_operator
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     FEE,
