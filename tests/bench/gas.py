@@ -28,6 +28,7 @@ from florin_server.rails.types import (
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
+from tests.support.contract_accounts import make_contract_account
 from tests.support.evm_lab import (
     CHAIN,
     ETHER,
@@ -47,7 +48,6 @@ from tests.support.evm_lab import (
     to_account,
 )
 from tests.support.payout_lab import TREASURY
-from tests.support.smart import make_contract_account
 
 COIN = f"{CHAIN}/slip44:60"
 TOGETHER, FEE = sized(50, 3), 15_000

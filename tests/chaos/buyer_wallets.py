@@ -15,8 +15,12 @@ from tests.chaos.chaos_service import FACTORY, Stage
 from tests.chaos.plan import Mood, Order, Way
 from tests.chaos.service_client import POLL_S, ChainRefused, Till
 from tests.support.chain import ChainClient
+from tests.support.contract_accounts import (
+    ContractAccount,
+    make_account_by_factory,
+    make_contract_account,
+)
 from tests.support.hostile import ANY_TOKEN, BURNS_IN_ODD_BLOCKS, SWITCHED
-from tests.support.smart import ContractAccount, make_account_by_factory, make_contract_account
 from tests.support.solana import SolanaTestWallet
 from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet
 

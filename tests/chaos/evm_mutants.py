@@ -18,7 +18,7 @@ from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.domain.chains.evm.signatures import CURVE_ORDER
 from florin_server.domain.payments.payment import Payment, PaymentOption
 
-from tests.support.smart import ContractAccount, make_contract_account, wrap_signature
+from tests.support.contract_accounts import ContractAccount, make_contract_account, wrap_signature
 
 KINDS = ("key", "contract", "delegated", "unborn")
 HASH = json.dumps("0x" + "11" * 32)

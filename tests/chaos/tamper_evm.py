@@ -46,6 +46,12 @@ from tests.chaos.evm_mutants import (
     list_equal_signatures,
     sign,
 )
+from tests.support.contract_accounts import (
+    MAGIC,
+    make_approval,
+    make_contract_account,
+    wrap_signature,
+)
 from tests.support.evm_lab import (
     EURO,
     FEES,
@@ -63,7 +69,6 @@ from tests.support.evm_lab import (
     open_lab,
     to_account,
 )
-from tests.support.smart import MAGIC, make_approval, make_contract_account, wrap_signature
 
 FEE = 40_000
 BATCH_SIZE = 64  # verified together, as in a busy service

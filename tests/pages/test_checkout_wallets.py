@@ -12,6 +12,12 @@ from florin_sandbox.devnet.genesis import DEVNET
 from playwright.async_api import Page, expect
 
 from tests.support.browser import list_violations, open_visitor
+from tests.support.contract_accounts import (
+    PASSKEY_OWNED,
+    make_approval,
+    make_contract_account,
+    sign_by_passkey,
+)
 from tests.support.injected_wallets import (
     NAME,
     ContractAccountSigner,
@@ -22,7 +28,6 @@ from tests.support.injected_wallets import (
 )
 from tests.support.page_texts import HOSTILE_TEXT
 from tests.support.service_harness import open_service
-from tests.support.smart import PASSKEY_OWNED, make_approval, make_contract_account, sign_by_passkey
 from tests.support.solana import INSTANT_SOLANA, SolanaNodeClient
 from tests.support.wallet import EvmTestWallet
 

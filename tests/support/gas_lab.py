@@ -22,6 +22,7 @@ from florin_server.money.settlement.store.gas import GasUsage
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.settings import FailedGasSettings
 
+from tests.support.contract_accounts import UNIVERSAL, ContractAccount
 from tests.support.evm_lab import (
     RELAYER,
     make_asset,
@@ -34,7 +35,6 @@ from tests.support.hostile import (
     SWITCHED,
 )
 from tests.support.settler_lab import BUYER, CHAIN, SHOP, SettlementHarness
-from tests.support.smart import UNIVERSAL, ContractAccount
 
 EVIL, OTHER, HONEST = make_buyer(66), make_buyer(67), make_buyer(68)
 TTL_S = 7200

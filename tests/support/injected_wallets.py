@@ -13,7 +13,7 @@ from playwright.async_api import Page
 from solders.transaction import VersionedTransaction
 
 from tests.support.chain import ChainClient
-from tests.support.smart import ContractAccount
+from tests.support.contract_accounts import ContractAccount
 from tests.support.solana import SolanaTestWallet
 from tests.support.wallet import EvmTestWallet
 

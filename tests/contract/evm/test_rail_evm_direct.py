@@ -20,6 +20,12 @@ from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
+from tests.support.contract_accounts import (
+    PASSKEY,
+    PASSKEY_OWNED,
+    make_multisig_code,
+    sign_by_passkey,
+)
 from tests.support.evm_lab import (
     ACCEPTS_ALL,
     ACCEPTS_NONE,
@@ -41,7 +47,6 @@ from tests.support.evm_lab import (
     open_lab,
     to_account,
 )
-from tests.support.smart import PASSKEY, PASSKEY_OWNED, make_multisig_code, sign_by_passkey
 
 pytestmark = pytest.mark.both_chains
 

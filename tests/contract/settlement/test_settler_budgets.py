@@ -11,6 +11,7 @@ from florin_server.features.monitoring.service import system
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.settlement.store import gas
 
+from tests.support.contract_accounts import make_account_by_factory, make_contract_account
 from tests.support.evm_lab import make_buyer, to_account
 from tests.support.gas_lab import (
     EVIL,
@@ -37,7 +38,6 @@ from tests.support.hostile import (
     make_burns_when_rich,
 )
 from tests.support.settler_lab import BUYER, SettlementHarness, open_settlement_harness
-from tests.support.smart import make_account_by_factory, make_contract_account
 
 
 @pytest.fixture

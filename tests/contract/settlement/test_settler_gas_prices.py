@@ -7,6 +7,7 @@ from florin_sandbox.devnet.evm.schedule import GasSchedule
 from florin_server.money.ledger.store import ledger
 
 from tests.support.chains import EmbeddedChains
+from tests.support.contract_accounts import ContractAccount, make_contract_account
 from tests.support.evm_lab import RELAYER, TOKEN, make_buyer
 from tests.support.fee_token import SETTINGS, make_tempo_chains
 from tests.support.gas_lab import (
@@ -17,7 +18,6 @@ from tests.support.gas_lab import (
     get_refusal,
 )
 from tests.support.settler_lab import SettlementHarness, open_settlement_harness
-from tests.support.smart import ContractAccount, make_contract_account
 
 
 @pytest.fixture
