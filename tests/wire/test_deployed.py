@@ -11,7 +11,7 @@ import pytest
 from florin_server.web.openapi import DOCUMENT_PATH
 from florin_server.web.openapi.examples import find_operation, read_exchanges
 
-from tests.support.deployed import OPERATIONS, list_differences, list_faults, parse_type
+from tests.support.deployed_api import OPERATIONS, list_differences, list_faults, parse_type
 from tests.support.shapes import resolve_schema
 
 GOLDEN = Path(__file__).parent / "golden"
