@@ -20,7 +20,6 @@ from florin_server.operations.store import executors
 
 from tests.support import postgres
 from tests.support.exported import ExportStoreBuilder, make_payments
-from tests.support.migrated import migrate_file
 from tests.support.store_kit import (
     ENGINES,
     NOW_US,
@@ -29,6 +28,7 @@ from tests.support.store_kit import (
     make_option,
     make_payment,
 )
+from tests.support.store_migrations import migrate_file
 
 
 def place(engine: str, folder: Path):

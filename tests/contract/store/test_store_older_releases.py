@@ -13,7 +13,6 @@ from florin_server.money.payouts.store import covered
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import chain_txs
 
-from tests.support.migrated import upgrade_finished
 from tests.support.store_covered import ends, leaves, marked, owed
 from tests.support.store_kit import (
     LATER_US,
@@ -22,6 +21,7 @@ from tests.support.store_kit import (
     execute_beside,
     make_success,
 )
+from tests.support.store_migrations import upgrade_finished
 from tests.support.store_refunds import (
     claims,
     deliver_events,

@@ -10,7 +10,7 @@ import pytest
 from florin_server.db.engine import schema
 
 from tests.support import postgres
-from tests.support.migrated import migrate_file
+from tests.support.store_migrations import migrate_file
 
 OLD = "v0020"
 TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
