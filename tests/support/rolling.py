@@ -15,7 +15,7 @@ import aiohttp
 from tests.support.api import RestApi
 from tests.support.command import RunningCommand
 from tests.support.processes import ProcessInstallation
-from tests.support.released import ReleasedCode
+from tests.support.released_versions import ReleasedCode
 
 _LOOK_S = 0.05
 _ANSWER_S = 2.0
