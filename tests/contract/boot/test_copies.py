@@ -19,7 +19,7 @@ from florin_server.money.payments.store import payments
 from florin_server.operations.store import executors
 
 from tests.support import postgres
-from tests.support.exported import ExportStoreBuilder, make_payments
+from tests.support.export_stores import ExportStoreBuilder, make_payments
 from tests.support.store_kit import (
     ENGINES,
     NOW_US,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import store_kit
-from tests.support.exported import ExportStoreBuilder
+from tests.support.export_stores import ExportStoreBuilder
 
 
 @pytest.fixture

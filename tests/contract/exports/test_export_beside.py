@@ -16,8 +16,8 @@ from florin_server.features.exports.service.formats import ExportFormat
 from florin_server.features.exports.service.run import ExportRun
 from florin_server.features.exports.store import roots
 
-from tests.support import exported, store_kit
-from tests.support.exported import (
+from tests.support import export_stores, store_kit
+from tests.support.export_stores import (
     ORIGIN,
     ExportStoreBuilder,
     export_store,
@@ -51,7 +51,7 @@ async def test_pages_hold_nothing_of_the_store(tmp_path):
     database = tmp_path / "florin.db"
     async with store_kit.open_engine_store("sqlite", tmp_path) as store:
         shop = ExportStoreBuilder(await store_kit.acquire_lease(store))
-        await store.write(exported.make_payments(shop, 1200))
+        await store.write(export_stores.make_payments(shop, 1200))
         emptied = []
 
         def work():
@@ -61,12 +61,12 @@ async def test_pages_hold_nothing_of_the_store(tmp_path):
                 ((busy, left, _),) = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
                 emptied.append((busy, left))
 
-        with exported.open_origin(database) as found_origin:
+        with export_stores.open_origin(database) as found_origin:
             busy = [Between(feed, work) for feed in found_origin.feeds]
             shape = folder.ExportSpec(
                 ExportFormat.JSONL, tuple(TABLES[n] for n in found_origin.tables), False
             )
-            origin = exported.replace(found_origin, feeds=busy)
+            origin = export_stores.replace(found_origin, feeds=busy)
             with folder.open_folder(tmp_path / "out", shape, ORIGIN) as into:
                 ExportRun(into, origin).export_all()
         assert len(emptied) > 5
@@ -78,7 +78,7 @@ async def test_export_resumed_a_day_later_includes_rows_before_its_cursor(tmp_pa
     database, out = tmp_path / "florin.db", tmp_path / "out"
     async with store_kit.open_engine_store("sqlite", tmp_path) as store:
         shop = ExportStoreBuilder(await store_kit.acquire_lease(store))
-        await store.write(exported.make_payments(shop, 1200))
+        await store.write(export_stores.make_payments(shop, 1200))
         shape = folder.ExportSpec(
             ExportFormat.JSONL, folder.select_tables((), set(TABLES), personal=False), False
         )
@@ -89,24 +89,26 @@ async def test_export_resumed_a_day_later_includes_rows_before_its_cursor(tmp_pa
             if left[0] < 0:
                 raise RuntimeError("killed")
 
-        with exported.open_origin(database, now_us=shop.at_us) as origin:
-            dying = exported.replace(origin, feeds=[Between(feed, die) for feed in origin.feeds])
+        with export_stores.open_origin(database, now_us=shop.at_us) as origin:
+            dying = export_stores.replace(
+                origin, feeds=[Between(feed, die) for feed in origin.feeds]
+            )
             with (
                 pytest.raises(RuntimeError, match="killed"),
                 folder.open_folder(out, shape, ORIGIN) as into,
             ):
                 ExportRun(into, dying, part_rows=1).export_all()
         assert folder.read_manifest(out).cursor.get_position("ledger").after_key is not None
-        shop.at_us += 1440 * exported.MINUTE_US
-        await store.write(exported.make_payments(shop, 600))
-        shop.at_us += 1440 * exported.MINUTE_US
+        shop.at_us += 1440 * export_stores.MINUTE_US
+        await store.write(export_stores.make_payments(shop, 600))
+        shop.at_us += 1440 * export_stores.MINUTE_US
         for _ in range(2):
             with (
-                exported.open_origin(database, now_us=shop.at_us) as origin,
+                export_stores.open_origin(database, now_us=shop.at_us) as origin,
                 folder.open_folder(out, shape, ORIGIN) as into,
             ):
                 ExportRun(into, origin).export_all()
-            await store.write(exported.make_payments(shop, 1))
+            await store.write(export_stores.make_payments(shop, 1))
         export_store(database, out, "jsonl")
         export_store(database, tmp_path / "everything", "jsonl")
         assert read_tables(out) == read_tables(tmp_path / "everything")
@@ -124,20 +126,22 @@ async def test_row_written_during_an_export_appears_once_in_the_end(tmp_path):
             connection = raw_store._connection  # noqa: SLF001  (a service's own writes)
             connection.command("BEGIN IMMEDIATE")
             for op in (
-                exported.make_payments(shop, 3),
+                export_stores.make_payments(shop, 3),
                 *[shop.settle(item, 50_000_000) for item in waiting],
             ):
                 run(op, connection.query)
             waiting.clear()
             connection.command("COMMIT")
 
-        await store.write(exported.make_payments(shop, 1200))
+        await store.write(export_stores.make_payments(shop, 1200))
         waiting.append(await store.write(shop.create_confirmed()))
-        with exported.open_origin(database) as origin:
+        with export_stores.open_origin(database) as origin:
             shape = folder.ExportSpec(
                 ExportFormat.JSONL, folder.select_tables((), origin.tables, personal=False), False
             )
-            busy = exported.replace(origin, feeds=[Between(feed, work) for feed in origin.feeds])
+            busy = export_stores.replace(
+                origin, feeds=[Between(feed, work) for feed in origin.feeds]
+            )
             with folder.open_folder(out, shape, ORIGIN) as into:
                 ExportRun(into, busy).export_all()
         # every posting has its payment and its transaction

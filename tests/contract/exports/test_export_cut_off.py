@@ -8,9 +8,9 @@ import pytest
 from florin_server.domain.exports.error import ExportError
 from florin_server.features.exports.service import folder, frames
 
-from tests.support import exported, store_kit
+from tests.support import export_stores, store_kit
 from tests.support.command import wait_command
-from tests.support.exported import ExportStoreBuilder, export_store, keep_newest, read_rows
+from tests.support.export_stores import ExportStoreBuilder, export_store, keep_newest, read_rows
 
 pytestmark = pytest.mark.slow
 
@@ -22,7 +22,7 @@ STEPS = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89]
 async def database(tmp_path):
     async with store_kit.open_engine_store("sqlite", tmp_path) as store:
         shop = ExportStoreBuilder(await store_kit.acquire_lease(store))
-        await store.write(exported.make_payments(shop, 1010))
+        await store.write(export_stores.make_payments(shop, 1010))
     return tmp_path / "florin.db"
 
 

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.capture import CAPTURE_SETTINGS, DATA, open_pos, submit_form
-from tests.support.exported import read_rows
+from tests.support.export_stores import read_rows
 from tests.support.service_harness import open_service
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
