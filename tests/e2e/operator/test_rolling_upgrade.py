@@ -19,7 +19,7 @@ from tests.support import postgres
 from tests.support.http_stub import make_stub_response, serve_stub
 from tests.support.processes import open_installation
 from tests.support.released_versions import RELEASED, RELEASED_SCHEMA, unpack_code
-from tests.support.rolling import BalancedApi, Balancer, Roll
+from tests.support.rolling_upgrade import BalancedApi, Balancer, Roll
 from tests.support.store_migrations import move_database
 from tests.support.until import wait_until
 
