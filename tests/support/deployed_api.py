@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.support.shapes import Json, resolve_schema
+from tests.support.json_shapes import Json, resolve_schema
 
 FOLDER = Path(__file__).parents[1] / "wire" / "deployed"
 TYPES: Json = json.loads((FOLDER / "types.json").read_text())

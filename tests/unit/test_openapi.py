@@ -16,8 +16,8 @@ from grpc_rest_gateway.openapi import ProtoComments, SchemaRegistry, list_operat
 from grpc_rest_gateway.profiles import JsonProfile
 from grpc_rest_gateway.routes import RouteError
 
+from tests.support.json_shapes import list_undocumented, resolve_schema
 from tests.support.proto_lab import compile_service
-from tests.support.shapes import list_undocumented, resolve_schema
 
 OPTION = "(gateway_options.v1.field)"
 SHAPES = """

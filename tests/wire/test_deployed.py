@@ -12,7 +12,7 @@ from florin_server.web.openapi import DOCUMENT_PATH
 from florin_server.web.openapi.examples import find_operation, read_exchanges
 
 from tests.support.deployed_api import OPERATIONS, list_differences, list_faults, parse_type
-from tests.support.shapes import resolve_schema
+from tests.support.json_shapes import resolve_schema
 
 GOLDEN = Path(__file__).parent / "golden"
 OURS = json.loads(DOCUMENT_PATH.read_text())

@@ -18,7 +18,7 @@ from florin_server.web.openapi.refusals import DEPLOYED_ONLY
 from google.api import annotations_pb2
 from grpc_rest_gateway.openapi import ProtoComments
 
-from tests.support.shapes import list_undocumented, resolve_schema
+from tests.support.json_shapes import list_undocumented, resolve_schema
 
 GOLDEN = Path(__file__).parent / "golden"
 TOLD: dict[str, Any] = json.loads(DOCUMENT_PATH.read_text())
