@@ -31,7 +31,7 @@ from grpc_rest_gateway import (
     ServerSettings,
 )
 
-from tests.support.raw import RawResponse, parse_response
+from tests.support.raw_http import RawResponse, parse_response
 
 FINAL = {
     payment_pb2.PAYMENT_STATUS_SUCCEEDED,

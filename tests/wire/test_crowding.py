@@ -26,7 +26,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.api import to_api_call_error
 from tests.support.open_responses import wait_no_open_responses
-from tests.support.raw import open_raw_socket
+from tests.support.raw_http import open_raw_socket
 from tests.support.service import wait_open_responses as watched
 from tests.support.service_harness import (
     ORDER,

@@ -19,7 +19,7 @@ from florin.v1 import gateway_pb2_grpc, payment_pb2
 from florin_server.settings import LimitSettings
 
 from tests.support.api import to_api_call_error
-from tests.support.raw import open_raw_socket, read_response
+from tests.support.raw_http import open_raw_socket, read_response
 from tests.support.service_harness import ORDER, open_service
 
 TRUSTED = (ip_network("127.0.0.1/32"),)

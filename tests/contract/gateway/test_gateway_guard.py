@@ -9,7 +9,7 @@ import pytest
 from grpc_rest_gateway import GatewaySettings, GuardSettings, ServerSettings
 
 from tests.support.gateway_lab import open_gateway
-from tests.support.raw import parse_response
+from tests.support.raw_http import parse_response
 
 pytestmark = pytest.mark.long
 

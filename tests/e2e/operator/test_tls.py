@@ -26,7 +26,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.api import grpc_metadata
 from tests.support.authority import CertificateAuthority
-from tests.support.raw import read_response
+from tests.support.raw_http import read_response
 from tests.support.service import make_settings, run_service
 from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
