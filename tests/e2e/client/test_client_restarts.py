@@ -12,7 +12,7 @@ from florin_client import AsyncClient, Client, Retries
 from florin_client.wallet import Wallet
 
 from tests.support.command import RunningCommand
-from tests.support.relay import TcpRelay
+from tests.support.tcp_relay import TcpRelay
 
 pytestmark = pytest.mark.long
 

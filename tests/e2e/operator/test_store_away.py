@@ -10,8 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families as read
 from pydantic import SecretStr
 
 from tests.support import postgres
-from tests.support.relay import TcpRelay
 from tests.support.service_harness import ServiceHarness, open_service
+from tests.support.tcp_relay import TcpRelay
 from tests.support.until import wait_until
 
 pytestmark = [
