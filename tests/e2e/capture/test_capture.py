@@ -17,7 +17,7 @@ from florin_server.domain.cipher import Cipher
 from florin_server.domain.payments.payment import PaymentOption
 
 from tests.support import postgres
-from tests.support.builds import TOKEN, BuildingRail
+from tests.support.building_rail import TOKEN, BuildingRail
 from tests.support.capture import (
     CAPTURE_SETTINGS,
     DATA,

@@ -30,7 +30,7 @@ from florin_server.rails.evm.sending.transactions import EvmSigner
 from sqlalchemy import update
 
 from tests.support.api import ApiCallError
-from tests.support.builds import TOKEN, BuildingRail
+from tests.support.building_rail import TOKEN, BuildingRail
 from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
