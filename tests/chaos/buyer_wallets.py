@@ -20,7 +20,7 @@ from tests.support.contract_accounts import (
     make_account_by_factory,
     make_contract_account,
 )
-from tests.support.hostile import ANY_TOKEN, BURNS_IN_ODD_BLOCKS, SWITCHED
+from tests.support.hostile_accounts import ANY_TOKEN, BURNS_IN_ODD_BLOCKS, SWITCHED
 from tests.support.solana import SolanaTestWallet
 from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet
 

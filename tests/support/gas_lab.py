@@ -31,7 +31,7 @@ from tests.support.evm_lab import (
     sign_option,
     to_account,
 )
-from tests.support.hostile import (
+from tests.support.hostile_accounts import (
     SWITCHED,
 )
 from tests.support.settler_lab import BUYER, CHAIN, SHOP, SettlementHarness

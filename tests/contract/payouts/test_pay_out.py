@@ -28,7 +28,7 @@ from tests.support.evm_lab import (
     make_reply,
     to_account,
 )
-from tests.support.hostile import BURNS_FOR_A_PRICE
+from tests.support.hostile_accounts import BURNS_FOR_A_PRICE
 from tests.support.payout_lab import BUYER, FLOAT, SHOP, TREASURY, TREASURY_KEY, open_payout_harness
 from tests.support.payout_steps import (
     COIN,

@@ -34,7 +34,7 @@ from tests.support.gas_lab import (
     send_first,
     set_budgets,
 )
-from tests.support.hostile import (
+from tests.support.hostile_accounts import (
     make_burns_when_rich,
 )
 from tests.support.settler_lab import BUYER, SettlementHarness, open_settlement_harness

@@ -33,7 +33,7 @@ from tests.support.gas_lab import (
     send_first,
     switch_code,
 )
-from tests.support.hostile import (
+from tests.support.hostile_accounts import (
     BURNS_FOR_A_PRICE,
     make_burns_from_block,
 )
