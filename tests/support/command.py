@@ -155,7 +155,7 @@ class CommandForks:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.forks", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.support.command_forks", str(theirs.fileno())],
                 cwd=ROOT,
                 env=make_environment(folder, {}),
                 stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""`python -m tests.support.forks FD`: load Florin once, then run commands in forks.
+"""`python -m tests.support.command_forks FD`: load Florin once, then run commands in forks.
 
 Over the socket comes a JSON object for each command, with its stdout and stderr, and a pipe that
 receives its process id and, at its end, its exit status. A command that itself runs others in forks
