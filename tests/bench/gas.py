@@ -29,7 +29,7 @@ from florin_server.rails.types import (
 from tests.bench.report import Figure
 from tests.bench.size import sized
 from tests.support.contract_accounts import make_contract_account
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     ETHER,
     EURO,

@@ -18,7 +18,7 @@ from florin_server.rails.evm.rail import EvmRail
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.evm_lab import RELAYER, make_chain_settings
+from tests.support.evm_harness import RELAYER, make_chain_settings
 
 PACES = sized((2.0, 0.25, 0.2), (0.2,))
 SECONDS = sized(20.0, 1.5)

@@ -32,7 +32,7 @@ from florin_server.rails.types import PayableAsset, Split
 from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     FEES,
     MERCHANT,
     PRICE,

@@ -53,7 +53,7 @@ from tests.chaos.node import Node
 from tests.chaos.plan import CONFIRMATIONS, Kill
 from tests.chaos.planted_bugs import HOLES
 from tests.support.contract_accounts import UNIVERSAL
-from tests.support.evm_lab import make_asset, make_euro_asset
+from tests.support.evm_harness import make_asset, make_euro_asset
 from tests.support.service import NO_LIMITS
 from tests.support.solana import ASSETS
 from tests.support.solana_lab import make_asset as make_solana_asset

@@ -52,7 +52,7 @@ from tests.support.contract_accounts import (
     make_contract_account,
     wrap_signature,
 )
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     EURO,
     FEES,
     MERCHANT,

@@ -45,7 +45,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
 
-from tests.support.evm_lab import make_payment
+from tests.support.evm_harness import make_payment
 from tests.support.solana import list_instructions, rebuild_transaction
 from tests.support.solana_lab import (
     MERCHANT,

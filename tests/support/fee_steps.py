@@ -5,7 +5,7 @@ from __future__ import annotations
 from florin_server.money.ledger.store import ledger
 from florin_server.rails.evm.sending.transactions import EvmSigner
 
-from tests.support.evm_lab import CHAIN, RELAYER
+from tests.support.evm_harness import CHAIN, RELAYER
 from tests.support.settler_lab import SettlementHarness
 
 SECOND = EvmSigner(b"\x53" * 32)

@@ -23,7 +23,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.settings import FailedGasSettings
 
 from tests.support.contract_accounts import UNIVERSAL, ContractAccount
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     RELAYER,
     make_asset,
     make_buyer,

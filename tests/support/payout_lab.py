@@ -32,7 +32,7 @@ from florin_server.settings import Settings
 
 from tests.support import postgres
 from tests.support.chains import EvmChains
-from tests.support.evm_lab import CHAIN, TOKEN, EvmChainHarness, open_lab, to_account
+from tests.support.evm_harness import CHAIN, TOKEN, EvmChainHarness, open_lab, to_account
 from tests.support.worker_turns import wait_turn
 
 TREASURY_KEY = b"\x74" * 32

@@ -34,7 +34,7 @@ from florin_server.settings import Settings
 
 from tests.support import postgres
 from tests.support.chains import EvmChains
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     MERCHANT,
     RELAYER,

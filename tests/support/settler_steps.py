@@ -12,7 +12,7 @@ from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 
-from tests.support.evm_lab import CHAIN, PRICE, make_buyer, to_account
+from tests.support.evm_harness import CHAIN, PRICE, make_buyer, to_account
 from tests.support.settler_lab import BUYER, SHOP, SettlementHarness
 
 HIGH_FEE = {

@@ -32,7 +32,7 @@ from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
 
 from tests.support.chainlab.selection import get_selected_solana_profile
-from tests.support.evm_lab import TamperingTransport, make_payment
+from tests.support.evm_harness import TamperingTransport, make_payment
 from tests.support.solana import ASSETS, SolanaTestWallet
 from tests.support.solana_kit import START_S, SolanaDevnetNode, make_wallet, open_node
 

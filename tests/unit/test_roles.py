@@ -15,7 +15,7 @@ from florin_server.rails.protocol import Rail
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 
-from tests.support import evm_lab, solana_lab
+from tests.support import evm_harness, solana_lab
 from tests.support.rail_roles import ROLES, find_role, list_members
 
 FOLDER = Path(rails.__file__).parent
@@ -38,7 +38,10 @@ class Nowhere:
 def evm(**changes: Any) -> EvmRail:
     treasury = EvmSigner(b"\x74" * 32)
     return EvmRail(
-        evm_lab.make_chain_settings(**changes), evm_lab.RELAYER, Nowhere(), treasury=treasury
+        evm_harness.make_chain_settings(**changes),
+        evm_harness.RELAYER,
+        Nowhere(),
+        treasury=treasury,
     )
 
 

@@ -19,7 +19,7 @@ from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support import chains
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     CHAIN,
     EURO,

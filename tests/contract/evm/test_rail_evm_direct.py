@@ -26,7 +26,7 @@ from tests.support.contract_accounts import (
     make_multisig_code,
     sign_by_passkey,
 )
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     ACCEPTS_NONE,
     CHAIN,

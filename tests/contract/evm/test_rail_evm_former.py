@@ -9,7 +9,7 @@ from florin_sandbox.devnet.evm import DEVNET
 from florin_sandbox.devnet.genesis import load_artifact
 from florin_server.rails.evm.rail import EvmRail
 
-from tests.support.evm_lab import RELAYER, TOKEN, make_chain_settings, open_lab
+from tests.support.evm_harness import RELAYER, TOKEN, make_chain_settings, open_lab
 
 pytestmark = pytest.mark.both_chains
 

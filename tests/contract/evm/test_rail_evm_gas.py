@@ -15,7 +15,7 @@ from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support.chains import EmbeddedChains
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     CHAIN,
     FEES,

@@ -19,7 +19,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.types import SignedTransaction
 
 from tests.support.contract_accounts import wrap_signature
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     RELAYER,
     EvmChainHarness,

@@ -16,7 +16,7 @@ from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.types import RailUnavailable, TransferEffect, TreasuryTransfer
 
 from tests.support import proxy as faults
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     FEES,
     RELAYER,

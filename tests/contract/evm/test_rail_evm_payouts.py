@@ -11,7 +11,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import parse_coin_transfer, parse_fees
 from florin_server.rails.types import SignedTransaction, TransferEffect, TreasuryTransfer
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     ETHER,
     RELAYER,

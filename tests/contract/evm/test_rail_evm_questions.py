@@ -12,7 +12,7 @@ from florin_server.rails.connection.jsonrpc import AnswerTooLarge
 from florin_server.rails.evm.reading.evidence import EvmEvidenceReader
 from florin_server.rails.types import ChainHead, HeadUpdate
 
-from tests.support.evm_lab import EvmChainHarness, make_refusal, make_reply, open_lab
+from tests.support.evm_harness import EvmChainHarness, make_refusal, make_reply, open_lab
 
 CONFIRMATIONS = 3
 

@@ -16,7 +16,7 @@ from florin_server.rails.evm.settings import MULTICALL3
 from florin_server.rails.types import RailUnavailable
 from pydantic import ValidationError
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     PRICE,
     RELAYER,
     TOKEN,

@@ -15,7 +15,7 @@ from florin_server.rails.evm.sending.transactions import compute_transaction_has
 from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     FEES,
     MERCHANT,

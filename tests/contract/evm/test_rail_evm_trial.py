@@ -17,7 +17,7 @@ from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_NONE,
     EURO,
     MERCHANT,

@@ -18,7 +18,7 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.service import payouts as service
 from florin_server.money.payouts.store import payouts
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     ETHER,
     EURO,

@@ -16,7 +16,7 @@ from florin_server.operations.service import leases as operator
 from florin_server.operations.store import leases
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import CHAIN
+from tests.support.evm_harness import CHAIN
 from tests.support.health import has_condition
 from tests.support.payout_lab import BUYER, TREASURY, PayoutHarness, open_payout_harness
 from tests.support.payout_steps import SEND, get_waiting_reason

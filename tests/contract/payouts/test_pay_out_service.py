@@ -16,7 +16,7 @@ from florin_server.money.payouts.service import payouts as service
 from florin_server.money.payouts.store import payouts
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import CHAIN, EURO, MERCHANT, TOKEN, to_account
+from tests.support.evm_harness import CHAIN, EURO, MERCHANT, TOKEN, to_account
 from tests.support.payout_lab import BUYER, SHOP, PayoutHarness, open_payout_harness
 from tests.support.payout_steps import get_waiting_reason, is_notified
 

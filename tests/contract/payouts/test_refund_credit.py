@@ -11,7 +11,7 @@ from florin_server.money.payouts.store import payouts
 from florin_server.settings import Settings
 from pydantic import ValidationError
 
-from tests.support.evm_lab import TOKEN
+from tests.support.evm_harness import TOKEN
 from tests.support.payout_lab import SHOP, open_payout_harness
 from tests.support.payout_steps import get_waiting_reason
 

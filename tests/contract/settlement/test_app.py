@@ -16,7 +16,7 @@ from florin_server.money.payouts.worker.pay_out import PayoutWorker
 from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.settings import Settings
 
-from tests.support.evm_lab import CHAIN, RELAYER, open_lab
+from tests.support.evm_harness import CHAIN, RELAYER, open_lab
 from tests.support.payout_lab import TREASURY
 from tests.support.service import run_service
 

@@ -19,7 +19,7 @@ from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 from florin_server.rails.types import SettlementEvent
 
 from tests.support import postgres
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     PRICE,
     RELAYER,
     TOKEN,

@@ -12,7 +12,7 @@ from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.settlement.store import gas
 
 from tests.support.contract_accounts import make_account_by_factory, make_contract_account
-from tests.support.evm_lab import make_buyer, to_account
+from tests.support.evm_harness import make_buyer, to_account
 from tests.support.gas_lab import (
     EVIL,
     HONEST,

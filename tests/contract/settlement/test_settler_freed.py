@@ -10,7 +10,7 @@ from eth_account.signers.local import LocalAccount
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.money.settlement.store import chain_txs
 
-from tests.support.evm_lab import CHAIN, MERCHANT, PRICE, make_buyer, make_refusal
+from tests.support.evm_harness import CHAIN, MERCHANT, PRICE, make_buyer, make_refusal
 from tests.support.settler_lab import TURNS_MAX, SettlementHarness, open_settlement_harness
 
 WALLET = make_buyer(7)

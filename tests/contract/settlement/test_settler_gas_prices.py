@@ -8,7 +8,7 @@ from florin_server.money.ledger.store import ledger
 
 from tests.support.chains import EmbeddedChains
 from tests.support.contract_accounts import ContractAccount, make_contract_account
-from tests.support.evm_lab import RELAYER, TOKEN, make_buyer
+from tests.support.evm_harness import RELAYER, TOKEN, make_buyer
 from tests.support.fee_token import SETTINGS, make_tempo_chains
 from tests.support.gas_lab import (
     allow_account_creation,

@@ -6,7 +6,7 @@ import pytest
 from florin_server.compliance.screening import store as blocklists
 from florin_server.domain.screening.blocklist import ScreeningList, find_address
 
-from tests.support.evm_lab import make_buyer
+from tests.support.evm_harness import make_buyer
 from tests.support.held_steps import let_payment_lapse, put_blocklist
 from tests.support.settler_lab import SettlementHarness, open_settlement_harness
 

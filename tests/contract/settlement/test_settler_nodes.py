@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.evm_lab import make_buyer, make_reply
+from tests.support.evm_harness import make_buyer, make_reply
 from tests.support.settler_lab import open_settlement_harness
 
 WALLET = make_buyer(77)

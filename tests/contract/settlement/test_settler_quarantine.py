@@ -9,7 +9,7 @@ from eth_account import Account
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.settlement.store import chain_txs
 
-from tests.support.evm_lab import CHAIN, make_buyer
+from tests.support.evm_harness import CHAIN, make_buyer
 from tests.support.settler_lab import SettlementHarness, open_settlement_harness
 
 GWEI = 10**9

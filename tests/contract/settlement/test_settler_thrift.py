@@ -15,7 +15,13 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.fees import FEES_S
 from florin_server.rails.evm.sending.transactions import parse_fees
 
-from tests.support.evm_lab import RELAYER, make_buyer, make_chain_settings, make_refusal, open_lab
+from tests.support.evm_harness import (
+    RELAYER,
+    make_buyer,
+    make_chain_settings,
+    make_refusal,
+    open_lab,
+)
 from tests.support.settler_lab import SettlementHarness, open_settlement_harness
 
 GWEI = 10**9

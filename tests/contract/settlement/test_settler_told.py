@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from florin_server.money.payments.store import effects
 
-from tests.support.evm_lab import make_buyer
+from tests.support.evm_harness import make_buyer
 from tests.support.settler_lab import CHAIN, open_settlement_harness
 
 WALLET = make_buyer(77)

@@ -6,7 +6,7 @@ import pytest
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import make_buyer
+from tests.support.evm_harness import make_buyer
 from tests.support.fee_steps import SECOND
 from tests.support.settler_lab import CHAIN, open_settlement_harness
 

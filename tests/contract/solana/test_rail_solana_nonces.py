@@ -18,7 +18,7 @@ from florin_server.rails.solana.sending.durable_nonces import RENT_MAX_LAMPORTS,
 from florin_server.rails.types import RailUnavailable
 from solders.instruction import Instruction
 
-from tests.support.evm_lab import make_reply
+from tests.support.evm_harness import make_reply
 from tests.support.solana import SolanaTestWallet, list_instructions, rebuild_transaction
 from tests.support.solana_answers import make_result_change
 from tests.support.solana_kit import make_payment, make_wallet

@@ -11,7 +11,7 @@ from florin_server.rails.solana.reading.gaps import HistoryGaps
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.types import SignedTransaction
 
-from tests.support.evm_lab import make_refusal
+from tests.support.evm_harness import make_refusal
 from tests.support.solana import SolanaTestWallet
 from tests.support.solana_kit import SolanaNodeError, make_coin_transfer, make_wallet, open_node
 from tests.support.solana_lab import (

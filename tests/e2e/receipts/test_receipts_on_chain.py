@@ -13,7 +13,7 @@ from florin_server.money.payments.store import effects
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient
 from florin_server.rails.evm.reading.examine import FinalitySpec, examine_receipt
 
-from tests.support.evm_lab import TamperingTransport
+from tests.support.evm_harness import TamperingTransport
 from tests.support.evm_pos import EUR, PRICE, USD, EvmPos
 from tests.support.receipts import ReceiptVerifier, decode_claims, get_outcomes, get_receipt
 from tests.support.service_harness import PAY_URL, open_service

@@ -37,7 +37,7 @@ from solders.pubkey import Pubkey
 
 from tests.support import payout_lab, postgres, settler_lab
 from tests.support.chainlab.profiles import SolanaProfile
-from tests.support.evm_lab import START_S, TamperingTransport
+from tests.support.evm_harness import START_S, TamperingTransport
 from tests.support.settler_lab import BUYER, SHOP
 from tests.support.solana import ASSETS, SolanaTestWallet, get_transaction
 from tests.support.solana_kit import SolanaDevnetNode, open_node
