@@ -13,7 +13,7 @@ from florin_server.money.settlement.store import gas
 
 from tests.support.contract_accounts import make_account_by_factory, make_contract_account
 from tests.support.evm_harness import make_buyer, to_account
-from tests.support.gas_lab import (
+from tests.support.gas_burners import (
     EVIL,
     HONEST,
     ONE,

@@ -15,7 +15,7 @@ from florin_server.domain.settlement.chain_txs import PayerKind
 
 from tests.support.evm_harness import ACCEPTS_ALL, RELAYER, make_buyer, make_refusal
 from tests.support.fee_steps import SECOND
-from tests.support.gas_lab import (
+from tests.support.gas_burners import (
     EVIL,
     HONEST,
     ONE,

@@ -10,7 +10,7 @@ from tests.support.chains import EmbeddedChains
 from tests.support.contract_accounts import ContractAccount, make_contract_account
 from tests.support.evm_harness import RELAYER, TOKEN, make_buyer
 from tests.support.fee_token import SETTINGS, make_tempo_chains
-from tests.support.gas_lab import (
+from tests.support.gas_burners import (
     allow_account_creation,
     confirm_uncreated_account,
     count_broadcasts,
