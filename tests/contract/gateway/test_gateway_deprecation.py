@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.gateway_lab import KEY, open_gateway
+from tests.support.gateway_harness import KEY, open_gateway
 from tests.support.raw_http import parse_response
 
 PATH = "/v1/merchants/mrch_1/payments"

@@ -17,7 +17,7 @@ from florin_server.app.servers.upstream import UpstreamConnection
 from grpc_rest_gateway.forwarded import TrustedProxies
 
 from tests.support.authority import CertificateAuthority
-from tests.support.gateway_lab import KEY, StubPaymentService, register_service
+from tests.support.gateway_harness import KEY, StubPaymentService, register_service
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.long
