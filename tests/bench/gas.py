@@ -47,7 +47,7 @@ from tests.support.evm_harness import (
     sign_option,
     to_account,
 )
-from tests.support.payout_lab import TREASURY
+from tests.support.payout_harness import TREASURY
 
 COIN = f"{CHAIN}/slip44:60"
 TOGETHER, FEE = sized(50, 3), 15_000

@@ -10,7 +10,7 @@ from typing import Any
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 
 from tests.support.evm_harness import CHAIN
-from tests.support.payout_lab import PayoutHarness
+from tests.support.payout_harness import PayoutHarness
 
 COIN = f"{CHAIN}/slip44:60"
 SEND = "eth_sendRawTransaction"

@@ -20,7 +20,7 @@ from tests.support.evm_harness import (
     open_lab,
     to_account,
 )
-from tests.support.payout_lab import BUYER, TREASURY
+from tests.support.payout_harness import BUYER, TREASURY
 
 COIN = TreasuryTransfer("pout_1", f"{CHAIN}/slip44:60", to_account(BUYER), 12345)
 DOLLARS = TreasuryTransfer("pout_2", TOKEN, to_account(BUYER), 678)

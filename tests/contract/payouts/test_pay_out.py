@@ -29,7 +29,14 @@ from tests.support.evm_harness import (
     to_account,
 )
 from tests.support.hostile_accounts import BURNS_FOR_A_PRICE
-from tests.support.payout_lab import BUYER, FLOAT, SHOP, TREASURY, TREASURY_KEY, open_payout_harness
+from tests.support.payout_harness import (
+    BUYER,
+    FLOAT,
+    SHOP,
+    TREASURY,
+    TREASURY_KEY,
+    open_payout_harness,
+)
 from tests.support.payout_steps import (
     COIN,
     MOODY,

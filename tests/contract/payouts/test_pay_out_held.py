@@ -11,7 +11,7 @@ from florin_server.money.payouts.service import payouts
 from florin_server.money.payouts.store import held_money
 
 from tests.support.evm_harness import CHAIN, TOKEN, to_account
-from tests.support.payout_lab import BUYER, SHOP, PayoutHarness, open_payout_harness
+from tests.support.payout_harness import BUYER, SHOP, PayoutHarness, open_payout_harness
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from florin_server.money.payouts.store import payouts
 from florin_server.rails.types import RailUnavailable
 
 from tests.support.evm_harness import CHAIN, EURO, MERCHANT, TOKEN, to_account
-from tests.support.payout_lab import BUYER, SHOP, PayoutHarness, open_payout_harness
+from tests.support.payout_harness import BUYER, SHOP, PayoutHarness, open_payout_harness
 from tests.support.payout_steps import get_waiting_reason, is_notified
 
 S = 1_000_000

@@ -12,7 +12,7 @@ from florin_server.settings import Settings
 from pydantic import ValidationError
 
 from tests.support.evm_harness import TOKEN
-from tests.support.payout_lab import SHOP, open_payout_harness
+from tests.support.payout_harness import SHOP, open_payout_harness
 from tests.support.payout_steps import get_waiting_reason
 
 

@@ -17,7 +17,7 @@ from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.settings import Settings
 
 from tests.support.evm_harness import CHAIN, RELAYER, open_lab
-from tests.support.payout_lab import TREASURY
+from tests.support.payout_harness import TREASURY
 from tests.support.service import run_service
 
 REGISTRIES = ("rails", "chains", "settlers", "payout_workers", "executors")

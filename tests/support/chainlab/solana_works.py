@@ -35,7 +35,7 @@ from florin_server.settings import Settings
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from tests.support import payout_lab, postgres, settler_lab
+from tests.support import payout_harness, postgres, settler_lab
 from tests.support.chainlab.profiles import SolanaProfile
 from tests.support.evm_harness import START_S, TamperingTransport
 from tests.support.settler_lab import BUYER, SHOP
@@ -58,7 +58,7 @@ class SolanaHarness:
     rail: SolanaRail
     store: Store
     app: App
-    workers: tuple[settler_lab.SteppedSettler, payout_lab.SteppedPayoutWorker]
+    workers: tuple[settler_lab.SteppedSettler, payout_harness.SteppedPayoutWorker]
     tasks: tuple[asyncio.Task[None], asyncio.Task[None]]
 
     async def turn(self) -> None:
@@ -125,7 +125,7 @@ class SolanaHarness:
             account=account,
             created_at_us=self.node.clock.now_us(),
         )
-        await self.store.write(payout_lab.create_payout(payout))
+        await self.store.write(payout_harness.create_payout(payout))
         return payout
 
     async def payout(self, payout: Payout) -> Payout:
@@ -173,7 +173,7 @@ async def open_solana_harness(folder: Path, profile: SolanaProfile) -> AsyncIter
         # there is no book keeper here
         core.chains[rail.chain_id].has_opening_balances = True
         settler = settler_lab.SteppedSettler(core, rail, os.urandom(4).hex())
-        payer = payout_lab.SteppedPayoutWorker(core, rail, os.urandom(4).hex())
+        payer = payout_harness.SteppedPayoutWorker(core, rail, os.urandom(4).hex())
         app = build_app(core, [settler], payouts=[payer])
         tasks = asyncio.create_task(settler.run()), asyncio.create_task(payer.run())
         stack.push_async_callback(_stop_tasks, tasks)
