@@ -17,7 +17,7 @@ from grpc_rest_gateway.profiles import JsonProfile
 from grpc_rest_gateway.routes import RouteBinding, RouteError
 from grpc_rest_gateway.settings import GatewaySettings, HeaderSettings
 
-from tests.support.proto_lab import (
+from tests.support.proto_services import (
     PermissiveBackend,
     compile_bindings,
     compile_service,

@@ -17,7 +17,7 @@ from grpc_rest_gateway.profiles import JsonProfile
 from grpc_rest_gateway.routes import RouteError
 
 from tests.support.json_shapes import list_undocumented, resolve_schema
-from tests.support.proto_lab import compile_service
+from tests.support.proto_services import compile_service
 
 OPTION = "(gateway_options.v1.field)"
 SHAPES = """
