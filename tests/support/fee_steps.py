@@ -6,7 +6,7 @@ from florin_server.money.ledger.store import ledger
 from florin_server.rails.evm.sending.transactions import EvmSigner
 
 from tests.support.evm_harness import CHAIN, RELAYER
-from tests.support.settler_lab import SettlementHarness
+from tests.support.settlement_harness import SettlementHarness
 
 SECOND = EvmSigner(b"\x53" * 32)
 COIN = f"{CHAIN}/slip44:60"

@@ -34,7 +34,7 @@ from tests.support.evm_harness import (
 from tests.support.hostile_accounts import (
     SWITCHED,
 )
-from tests.support.settler_lab import BUYER, CHAIN, SHOP, SettlementHarness
+from tests.support.settlement_harness import BUYER, CHAIN, SHOP, SettlementHarness
 
 EVIL, OTHER, HONEST = make_buyer(66), make_buyer(67), make_buyer(68)
 TTL_S = 7200

@@ -6,7 +6,7 @@ from florin_server.compliance.screening import store as blocklists
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.screening.blocklist import ScreeningList, find_address
 
-from tests.support.settler_lab import SettlementHarness
+from tests.support.settlement_harness import SettlementHarness
 
 
 async def put_blocklist(shop: SettlementHarness, *wallets) -> None:

@@ -13,7 +13,7 @@ from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 
 from tests.support.evm_harness import CHAIN, PRICE, make_buyer, to_account
-from tests.support.settler_lab import BUYER, SHOP, SettlementHarness
+from tests.support.settlement_harness import BUYER, SHOP, SettlementHarness
 
 HIGH_FEE = {
     "chainId": DEVNET.chain_id,

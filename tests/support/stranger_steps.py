@@ -11,7 +11,7 @@ from florin_server.rails.evm import settler as contract
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 
 from tests.support.evm_harness import make_buyer, sign_option, to_account
-from tests.support.settler_lab import BUYER, SHOP
+from tests.support.settlement_harness import BUYER, SHOP
 
 WALLET = make_buyer(78)
 

@@ -15,7 +15,7 @@ from tests.support.chainlab.solana_works import get_token_balance, open_solana_h
 from tests.support.chains import EmbeddedChains
 from tests.support.evm_harness import CHAIN, MERCHANT, PRICE, TOKEN, make_buyer, to_account
 from tests.support.payout_harness import BUYER, open_payout_harness
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 from tests.support.solana import SolanaTestWallet
 from tests.support.solana_lab import MERCHANT as MERCHANT_ON_SOLANA
 

@@ -15,7 +15,7 @@ from florin_server.operations.store import leases
 from florin_server.rails.types import RailUnavailable
 
 from tests.support.evm_harness import CHAIN, RELAYER, make_buyer
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 from tests.support.until import wait_until
 
 LEASED = ConditionName.SETTLEMENT_LEASED_ELSEWHERE

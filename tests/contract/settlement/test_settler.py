@@ -28,7 +28,7 @@ from tests.support.evm_harness import (
     make_reply,
     to_account,
 )
-from tests.support.settler_lab import (
+from tests.support.settlement_harness import (
     CHAIN,
     MERCHANT,
     SettlementHarness,

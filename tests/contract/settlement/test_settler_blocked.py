@@ -23,7 +23,7 @@ from florin_server.money.settlement.store import chain_txs
 
 from tests.support.evm_harness import CHAIN, FEES, PRICE, TOKEN, make_buyer, sign_option, to_account
 from tests.support.held_steps import let_payment_lapse, put_blocklist
-from tests.support.settler_lab import (
+from tests.support.settlement_harness import (
     MERCHANT,
     SHOP,
     SettlementHarness,

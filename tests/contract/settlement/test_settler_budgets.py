@@ -37,7 +37,7 @@ from tests.support.gas_burners import (
 from tests.support.hostile_accounts import (
     make_burns_when_rich,
 )
-from tests.support.settler_lab import BUYER, SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import BUYER, SettlementHarness, open_settlement_harness
 
 
 @pytest.fixture

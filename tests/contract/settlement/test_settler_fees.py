@@ -20,7 +20,7 @@ from florin_server.rails.types import GasShortage, RailUnavailable
 from tests.support.evm_harness import CHAIN, PRICE, RELAYER, make_buyer
 from tests.support.fee_steps import SECOND, count_open_by_sender, get_booked_gas, get_spent
 from tests.support.health import has_condition
-from tests.support.settler_lab import MERCHANT, SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import MERCHANT, SettlementHarness, open_settlement_harness
 
 GWEI = 10**9
 WALLET = make_buyer(77)

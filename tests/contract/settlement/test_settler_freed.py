@@ -11,7 +11,7 @@ from florin_sandbox.devnet.evm import DEVNET
 from florin_server.money.settlement.store import chain_txs
 
 from tests.support.evm_harness import CHAIN, MERCHANT, PRICE, make_buyer, make_refusal
-from tests.support.settler_lab import TURNS_MAX, SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import TURNS_MAX, SettlementHarness, open_settlement_harness
 
 WALLET = make_buyer(7)
 SAFE = bytes.fromhex("5a" * 20)

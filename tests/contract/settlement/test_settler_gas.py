@@ -37,7 +37,7 @@ from tests.support.hostile_accounts import (
     BURNS_FOR_A_PRICE,
     make_burns_from_block,
 )
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 
 @pytest.fixture

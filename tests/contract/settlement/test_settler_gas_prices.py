@@ -17,7 +17,7 @@ from tests.support.gas_burners import (
     get_budget_usage,
     get_refusal,
 )
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 
 @pytest.fixture

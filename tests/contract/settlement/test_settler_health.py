@@ -9,7 +9,7 @@ from florin_server.operations.service.executors import pause, resume
 from florin_server.rails.types import GasShortage
 
 from tests.support.evm_harness import RELAYER, make_buyer
-from tests.support.settler_lab import CHAIN, SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import CHAIN, SettlementHarness, open_settlement_harness
 
 EXECUTOR = f"{CHAIN}:{RELAYER.address}"
 

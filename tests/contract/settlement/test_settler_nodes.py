@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.evm_harness import make_buyer, make_reply
-from tests.support.settler_lab import open_settlement_harness
+from tests.support.settlement_harness import open_settlement_harness
 
 WALLET = make_buyer(77)
 

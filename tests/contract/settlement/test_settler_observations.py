@@ -11,7 +11,12 @@ from florin_server.operations.store import observed
 from florin_server.rails.evm.rail import EvmRail
 
 from tests.support.evm_harness import RELAYER, make_buyer, to_account
-from tests.support.settler_lab import BUYER, CHAIN, SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import (
+    BUYER,
+    CHAIN,
+    SettlementHarness,
+    open_settlement_harness,
+)
 
 FINAL_S = 30
 

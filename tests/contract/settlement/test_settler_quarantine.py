@@ -10,7 +10,7 @@ from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.settlement.store import chain_txs
 
 from tests.support.evm_harness import CHAIN, make_buyer
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 GWEI = 10**9
 WALLET = make_buyer(77)

@@ -18,7 +18,7 @@ from florin_server.money.settlement.store import chain_txs, reorg
 
 from tests.support.evm_harness import CHAIN, PRICE, RELAYER, TOKEN, make_buyer, to_account
 from tests.support.fee_steps import get_booked_gas, get_spent
-from tests.support.settler_lab import (
+from tests.support.settlement_harness import (
     MERCHANT,
     SHOP,
     SettlementHarness,

@@ -10,7 +10,7 @@ from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.settlement.worker import missed_blocks
 
 from tests.support.evm_harness import CHAIN, PRICE, make_refusal
-from tests.support.settler_lab import BUYER, MERCHANT, open_settlement_harness
+from tests.support.settlement_harness import BUYER, MERCHANT, open_settlement_harness
 from tests.support.stranger_steps import make_unconfirmed, settle_directly
 
 

@@ -22,7 +22,7 @@ from tests.support.evm_harness import (
     make_refusal,
     open_lab,
 )
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 GWEI = 10**9
 

@@ -8,7 +8,7 @@ import pytest
 from florin_server.money.payments.store import effects
 
 from tests.support.evm_harness import make_buyer
-from tests.support.settler_lab import CHAIN, open_settlement_harness
+from tests.support.settlement_harness import CHAIN, open_settlement_harness
 
 WALLET = make_buyer(77)
 

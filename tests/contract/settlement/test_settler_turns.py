@@ -8,7 +8,7 @@ from florin_server.rails.types import RailUnavailable
 
 from tests.support.evm_harness import make_buyer
 from tests.support.fee_steps import SECOND
-from tests.support.settler_lab import CHAIN, open_settlement_harness
+from tests.support.settlement_harness import CHAIN, open_settlement_harness
 
 SEND = "eth_sendRawTransaction"
 WALLET = make_buyer(77)

@@ -31,7 +31,7 @@ from florin_server.rails.types import SettlementEvent
 
 from tests.support import postgres
 from tests.support.evm_harness import CHAIN, PRICE, TOKEN, make_buyer, make_reply, sign_option
-from tests.support.settler_lab import BUYER, SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import BUYER, SettlementHarness, open_settlement_harness
 from tests.support.settler_steps import (
     ETHER,
     TTL_S,

@@ -35,10 +35,10 @@ from florin_server.settings import Settings
 from solders.keypair import Keypair
 from solders.pubkey import Pubkey
 
-from tests.support import payout_harness, postgres, settler_lab
+from tests.support import payout_harness, postgres, settlement_harness
 from tests.support.chainlab.profiles import SolanaProfile
 from tests.support.evm_harness import START_S, TamperingTransport
-from tests.support.settler_lab import BUYER, SHOP
+from tests.support.settlement_harness import BUYER, SHOP
 from tests.support.solana import ASSETS, SolanaTestWallet, get_transaction
 from tests.support.solana_kit import SolanaDevnetNode, open_node
 from tests.support.solana_lab import MERCHANT, RELAYER, make_chain_settings
@@ -58,7 +58,7 @@ class SolanaHarness:
     rail: SolanaRail
     store: Store
     app: App
-    workers: tuple[settler_lab.SteppedSettler, payout_harness.SteppedPayoutWorker]
+    workers: tuple[settlement_harness.SteppedSettler, payout_harness.SteppedPayoutWorker]
     tasks: tuple[asyncio.Task[None], asyncio.Task[None]]
 
     async def turn(self) -> None:
@@ -172,7 +172,7 @@ async def open_solana_harness(folder: Path, profile: SolanaProfile) -> AsyncIter
         core = build_core(Settings(home=folder, discovery_s=30), store, clock, [rail], links=links)
         # there is no book keeper here
         core.chains[rail.chain_id].has_opening_balances = True
-        settler = settler_lab.SteppedSettler(core, rail, os.urandom(4).hex())
+        settler = settlement_harness.SteppedSettler(core, rail, os.urandom(4).hex())
         payer = payout_harness.SteppedPayoutWorker(core, rail, os.urandom(4).hex())
         app = build_app(core, [settler], payouts=[payer])
         tasks = asyncio.create_task(settler.run()), asyncio.create_task(payer.run())
