@@ -56,7 +56,7 @@ from tests.support.contract_accounts import UNIVERSAL
 from tests.support.evm_harness import make_asset, make_euro_asset
 from tests.support.service import NO_LIMITS
 from tests.support.solana import ASSETS
-from tests.support.solana_lab import make_asset as make_solana_asset
+from tests.support.solana_rail_harness import make_asset as make_solana_asset
 
 # where merchants and the operator are paid
 MERCHANT, TREASURY = "0x" + "5a" * 20, EvmSigner(b"\x7f" * 32)

@@ -47,7 +47,7 @@ from solders.transaction_metadata import FailedTransactionMetadata
 
 from tests.support.evm_harness import make_payment
 from tests.support.solana import list_instructions, rebuild_transaction
-from tests.support.solana_lab import (
+from tests.support.solana_rail_harness import (
     MERCHANT,
     RELAYER,
     TREASURY,

@@ -8,7 +8,7 @@ from florin_server.domain.payments.payment import Confirmation, FreeNonce
 from florin_server.domain.settlement.chain_txs import SettlementItem
 
 from tests.support.solana_kit import START_S
-from tests.support.solana_lab import sign_build
+from tests.support.solana_rail_harness import sign_build
 
 
 async def get_free_nonce(lab) -> FreeNonce:

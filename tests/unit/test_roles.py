@@ -15,7 +15,7 @@ from florin_server.rails.protocol import Rail
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 
-from tests.support import evm_harness, solana_lab
+from tests.support import evm_harness, solana_rail_harness
 from tests.support.rail_roles import ROLES, find_role, list_members
 
 FOLDER = Path(rails.__file__).parent
@@ -48,7 +48,10 @@ def evm(**changes: Any) -> EvmRail:
 def solana(**changes: Any) -> SolanaRail:
     treasury = SolanaSigner(b"\x74" * 32)
     return SolanaRail(
-        solana_lab.make_chain_settings(**changes), solana_lab.RELAYER, Nowhere(), treasury=treasury
+        solana_rail_harness.make_chain_settings(**changes),
+        solana_rail_harness.RELAYER,
+        Nowhere(),
+        treasury=treasury,
     )
 
 

@@ -17,7 +17,7 @@ from tests.support.evm_harness import CHAIN, MERCHANT, PRICE, TOKEN, make_buyer,
 from tests.support.payout_harness import BUYER, open_payout_harness
 from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 from tests.support.solana import SolanaTestWallet
-from tests.support.solana_lab import MERCHANT as MERCHANT_ON_SOLANA
+from tests.support.solana_rail_harness import MERCHANT as MERCHANT_ON_SOLANA
 
 WALLET = make_buyer(77)
 BLOCKS_MAX = 400

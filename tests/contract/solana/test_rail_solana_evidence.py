@@ -16,7 +16,7 @@ from solders.transaction import VersionedTransaction
 
 from tests.support.evm_harness import make_reply
 from tests.support.solana import SolanaTestWallet
-from tests.support.solana_lab import (
+from tests.support.solana_rail_harness import (
     FINAL,
     MERCHANT,
     PRICE,

@@ -14,7 +14,9 @@ from florin_server.rails.types import SignedTransaction
 from tests.support.evm_harness import make_refusal
 from tests.support.solana import SolanaTestWallet
 from tests.support.solana_kit import SolanaNodeError, make_coin_transfer, make_wallet, open_node
-from tests.support.solana_lab import (
+from tests.support.solana_nonce_steps import accept_payment as accepted_with_nonce
+from tests.support.solana_nonce_steps import advance_nonce
+from tests.support.solana_rail_harness import (
     FINAL,
     RELAYER,
     SolanaRailHarness,
@@ -22,8 +24,6 @@ from tests.support.solana_lab import (
     make_chain_tx,
     open_lab,
 )
-from tests.support.solana_nonce_steps import accept_payment as accepted_with_nonce
-from tests.support.solana_nonce_steps import advance_nonce
 
 LAPSED = "The transaction lapsed before it landed"
 USED_UP = "The transaction's nonce was used up before it landed"

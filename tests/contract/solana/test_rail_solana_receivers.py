@@ -12,7 +12,7 @@ from solders.keypair import Keypair
 
 from tests.support.solana import ASSETS, SolanaTestWallet
 from tests.support.solana_kit import START_S, get_token_account, make_wallet
-from tests.support.solana_lab import (
+from tests.support.solana_rail_harness import (
     MERCHANT,
     PRICE,
     RELAYER,
