@@ -15,7 +15,7 @@ from florin_sandbox.devnet.evm import DEVNET, DevChainError
 from florin_sandbox.devnet.evm.chain import EmbeddedEvmChain
 from florin_server.base.clock import TestClock
 
-from tests.support.devnet_kit import (
+from tests.support.evm_devnet import (
     MERCHANT,
     START_S,
     EvmNodeClient,

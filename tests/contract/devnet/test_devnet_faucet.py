@@ -17,7 +17,7 @@ from florin_sandbox.devnet.faucet_limits import (
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from solders.keypair import Keypair
 
-from tests.support import devnet_kit, solana_kit
+from tests.support import evm_devnet, solana_kit
 
 DAY_NS = 86_400 * 10**9
 COIN = GiftKind("coins", 10, 1_000)
@@ -27,8 +27,8 @@ GIFT = 10_000 * 10**6
 class Evm:
     """Faucet calls in the form of either chain."""
 
-    NodeError = devnet_kit.EvmNodeError
-    opened = staticmethod(devnet_kit.open_node)
+    NodeError = evm_devnet.EvmNodeError
+    opened = staticmethod(evm_devnet.open_node)
     tokens = tuple(token.address for token in DEVNET.tokens)
     account_coin, account_tokens = 10**22, 10**14
     supply_max = 2**256 - 1
