@@ -18,7 +18,7 @@ from florin_server.rails.connection.node_dialect import DOUBT_S
 from florin_server.rails.evm.dialect import EvmNodeDialect
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.endpoint_kit import EndpointHarness, StubClock, StubNode, make_lost
+from tests.support.endpoint_harness import EndpointHarness, StubClock, StubNode, make_lost
 from tests.support.until import wait_until
 
 QUESTION = ("eth_getBalance", ("0xabc", "latest"))
