@@ -7,7 +7,7 @@ import json
 from florin_server.domain.payments.payment import Confirmation, FreeNonce
 from florin_server.domain.settlement.chain_txs import SettlementItem
 
-from tests.support.solana_kit import START_S
+from tests.support.solana_devnet import START_S
 from tests.support.solana_rail_harness import sign_build
 
 

@@ -34,7 +34,7 @@ from solders.transaction import VersionedTransaction
 from tests.support.chainlab.selection import get_selected_solana_profile
 from tests.support.evm_harness import TamperingTransport, make_payment
 from tests.support.solana import ASSETS, SolanaTestWallet
-from tests.support.solana_kit import START_S, SolanaDevnetNode, make_wallet, open_node
+from tests.support.solana_devnet import START_S, SolanaDevnetNode, make_wallet, open_node
 
 RELAYER = SolanaSigner(b"\x52" * 32)
 TREASURY = str(make_wallet(90).pubkey())

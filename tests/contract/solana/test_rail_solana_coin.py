@@ -31,7 +31,7 @@ from tests.support.solana import (
     rebuild_transaction,
 )
 from tests.support.solana_answers import make_result_change
-from tests.support.solana_kit import get_token_account, make_coin_transfer, make_wallet
+from tests.support.solana_devnet import get_token_account, make_coin_transfer, make_wallet
 from tests.support.solana_rail_harness import (
     FINAL,
     MERCHANT,

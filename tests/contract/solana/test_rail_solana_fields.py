@@ -10,7 +10,7 @@ from florin_server.rails.types import RailUnavailable
 
 from tests.support.solana import COIN, RENT, SolanaTestWallet
 from tests.support.solana_answers import make_result_change
-from tests.support.solana_kit import make_wallet
+from tests.support.solana_devnet import make_wallet
 from tests.support.solana_rail_harness import FINAL, RELAYER, make_chain_settings, open_lab
 
 

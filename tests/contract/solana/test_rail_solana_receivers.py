@@ -11,7 +11,7 @@ from florin_server.rails.types import ReceiverUnavailable, TreasuryTransfer
 from solders.keypair import Keypair
 
 from tests.support.solana import ASSETS, SolanaTestWallet
-from tests.support.solana_kit import START_S, get_token_account, make_wallet
+from tests.support.solana_devnet import START_S, get_token_account, make_wallet
 from tests.support.solana_rail_harness import (
     MERCHANT,
     PRICE,

@@ -40,7 +40,7 @@ from tests.support.chainlab.profiles import SolanaProfile
 from tests.support.evm_harness import START_S, TamperingTransport
 from tests.support.settlement_harness import BUYER, SHOP
 from tests.support.solana import ASSETS, SolanaTestWallet, get_transaction
-from tests.support.solana_kit import SolanaDevnetNode, open_node
+from tests.support.solana_devnet import SolanaDevnetNode, open_node
 from tests.support.solana_rail_harness import MERCHANT, RELAYER, make_chain_settings
 from tests.support.worker_turns import wait_turn
 
