@@ -18,7 +18,7 @@ from florin_server.money.open_store import open_store
 from tests.bench.load import child
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support import export_stores, store_kit
+from tests.support import export_stores, store_factories
 
 PAYMENTS, AT_ONCE = sized(100_000, 1_000), 200
 FORMATS = ("csv", "jsonl", "parquet")
@@ -103,7 +103,7 @@ async def _write(path: Path) -> dict[tuple[str, str], int]:
     store = await open_store(path)
     try:
         shop = export_stores.ExportStoreBuilder(
-            await store_kit.acquire_lease(store), step_us=STEP_US
+            await store_factories.acquire_lease(store), step_us=STEP_US
         )
         for _ in range(PAYMENTS // AT_ONCE):
             await store.write(export_stores.make_payments(shop, AT_ONCE))

@@ -45,8 +45,8 @@ from florin_server.money.settlement.store import chain_txs, durable_nonces
 from florin_server.operations.store import leases
 from sqlalchemy import func, select
 
-from tests.support import postgres, store_kit
-from tests.support.store_kit import CHAIN, LATER_US, NOW_US, PAYER
+from tests.support import postgres, store_factories
+from tests.support.store_factories import CHAIN, LATER_US, NOW_US, PAYER
 
 PROCESSES, CALLS = 2, 2
 _BY = CancellationReason.BY_USER
@@ -56,7 +56,7 @@ _ROUND_S = 60
 
 
 def _make_payment(number: int, kind: str, **changes: Any) -> Any:
-    return store_kit.make_payment(id=f"pay_{kind}{number:026}", **changes)
+    return store_factories.make_payment(id=f"pay_{kind}{number:026}", **changes)
 
 
 class Signals(NamedTuple):
@@ -79,14 +79,14 @@ class Round:
     def __init__(self, number: int, signals: Signals | None = None) -> None:
         self.number = number
         self._signals = signals
-        self.key = store_kit.make_claim(f"key-{number}")
+        self.key = store_factories.make_claim(f"key-{number}")
         self.ends = _make_payment(number, "e", reference_id="")
         self.lapses = _make_payment(number, "l", expires_at=NOW_US // 1_000_000 + 1)
         self.paid = _make_payment(number, "p")
         self.many = _make_payment(number, "m")
         self.nonce = f"nonce-{number}"
         self.payout = Payout(
-            f"pout_{number}", PayoutKind.RETURN, "m", None, False, CHAIN, store_kit.ASSET, 5, PAYER,
+            f"pout_{number}", PayoutKind.RETURN, "m", None, False, CHAIN, store_factories.ASSET, 5, PAYER,
             NOW_US, backed=True,
         )  # fmt: skip
         self.lease = f"lease-{number}"
@@ -144,7 +144,7 @@ class Round:
         return None if isinstance(result, StoredResponse) else result.id
 
     def _accept(self, of: Any) -> Operation[Any]:
-        bound, option = store_kit.make_confirmation(of), store_kit.make_option(of)
+        bound, option = store_factories.make_confirmation(of), store_factories.make_option(of)
         return payments.accept(bound, option, 7, (None, None), NOW_US)
 
     @staticmethod
@@ -152,12 +152,12 @@ class Round:
         return bool(await store.write(op))
 
     async def _add_options(self, store: Store, who: str) -> int:
-        new = [store_kit.make_option(self.many, id=f"opt_{who}_{n}") for n in range(3)]
+        new = [store_factories.make_option(self.many, id=f"opt_{who}_{n}") for n in range(3)]
         return len(await store.write(new_options.add(self.many.id, who, new, ROOM)))
 
     async def _assign_nonce(self, store: Store, who: str) -> bool:
         spare = FreeNonce(self.nonce, "value", 1)
-        new = store_kit.make_resolved_build(self.ends, option_id=f"opt_{who}")
+        new = store_factories.make_resolved_build(self.ends, option_id=f"opt_{who}")
         try:
             await store.write(durable_nonces.assign(new, CHAIN, spare, NOW_US))
         except durable_nonces.NonceConflict:
@@ -166,7 +166,7 @@ class Round:
 
     async def _sign_as_first_owner(self, store: Store) -> str | None:
         """Sign as the first owner of the lease, unaware of any other."""
-        tx = store_kit.make_chain_tx(
+        tx = store_factories.make_chain_tx(
             sender=self.lease, nonce=1, payout_ids=(self.payout.id,), payment_ids=()
         )
         tx = replace(tx, id=f"tx_{self.number}", hash=f"0x{self.number:064x}")
@@ -239,7 +239,7 @@ def _refund(of: Any, who: str) -> Op[bool]:
     new = Refund(new_id, of.id, "caip19/x", 5, PAYER, RefundStatus.PENDING, None, NOW_US)
     version, ordinal = (yield from refunds.get_next_version(of.id)), _ordinal(existing, who)
     yield from refunds.create(replace(new, version=version, ordinal=ordinal))
-    kind, asset = PayoutKind.REFUND, store_kit.ASSET
+    kind, asset = PayoutKind.REFUND, store_factories.ASSET
     yield from payouts.add(Payout(new_id, kind, "m", of.id, False, CHAIN, asset, 5, PAYER, NOW_US))
     return True
 

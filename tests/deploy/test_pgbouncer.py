@@ -23,7 +23,7 @@ from tests.deploy.pooler import Pooler, running
 from tests.support import postgres
 from tests.support.command import ROOT, run_florin
 from tests.support.service_harness import ORDER, open_service
-from tests.support.store_kit import create_payment, make_payment
+from tests.support.store_factories import create_payment, make_payment
 from tests.support.until import wait_until
 
 pytestmark = [

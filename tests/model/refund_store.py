@@ -44,7 +44,7 @@ from florin_server.money.refunds.service import RefundRequest
 from florin_server.money.settlement.store.chain_txs import ItemsUnavailable
 from florin_server.settings import Settings
 
-from tests.support.store_kit import ASSET, CHAIN, NOW_US, PAYER
+from tests.support.store_factories import ASSET, CHAIN, NOW_US, PAYER
 
 UNIT, USD, EUR = f"caip19/{ASSET}", "iso4217/USD", "iso4217/EUR"
 SHOP, WALLET = "mer_1", f"wallet:{CHAIN}:0x{'dd' * 20}"

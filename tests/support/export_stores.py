@@ -32,8 +32,8 @@ from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import chain_txs
 
-from tests.support import store_kit
-from tests.support.store_kit import ASSET, CHAIN, COIN, LEASE, PAYER, SENDER
+from tests.support import store_factories
+from tests.support.store_factories import ASSET, CHAIN, COIN, LEASE, PAYER, SENDER
 
 START_US = 1_800_000_000_000_000
 MINUTE_US = 60_000_000
@@ -64,7 +64,7 @@ class ExportStoreBuilder:
         """Make a waiting payment with two options, one of which was fetched."""
         self.at_us += self.step_us
         self.count += 1
-        payment = store_kit.make_payment(
+        payment = store_factories.make_payment(
             id=generate_payment_id(self.at_us, self.chance.randbytes),
             merchant_id=self.merchant,
             created_at_us=self.at_us,
@@ -73,12 +73,12 @@ class ExportStoreBuilder:
             **changes,
         )
         yield from payments.create(payment)
-        offered = store_kit.make_option(
+        offered = store_factories.make_option(
             payment, value=value, created_at_us=self.at_us + 1_000_000, fee=FEE, fee_fixed=FEE
         )
         yield from payments.put_options([offered, replace(offered, id="opt_2", reference=None)])
         yield from payments.put_resolved_build(
-            store_kit.make_resolved_build(payment, issued_at_us=self.at_us + 2_000_000)
+            store_factories.make_resolved_build(payment, issued_at_us=self.at_us + 2_000_000)
         )
         return payment
 
@@ -87,7 +87,7 @@ class ExportStoreBuilder:
         """Make a confirmed payment that waits for its transaction."""
         payment = yield from self.create_payment(value, **changes)
         offered = yield from payments.find_option(payment.id, "opt_1")
-        bound = store_kit.make_confirmation(payment, at_us=self.at_us + 3_000_000)
+        bound = store_factories.make_confirmation(payment, at_us=self.at_us + 3_000_000)
         at = self.at_us + 3_000_000
         done = yield from payments.accept(bound, offered, 7, ("Purse", None), at, app="app_1")
         assert done is not None
@@ -105,13 +105,15 @@ class ExportStoreBuilder:
         """Send the one transaction of a payment, and record it as final."""
         at = self.at_us + 5_000_000
         tx_hash = f"0x{self.chance.randbytes(32).hex()}"
-        tx = store_kit.make_chain_tx(payment, hash=tx_hash, created_at_us=at, nonce=self.count)
+        tx = store_factories.make_chain_tx(
+            payment, hash=tx_hash, created_at_us=at, nonce=self.count
+        )
         claim = chain_txs.claim(tx.item_ids)
         yield from chain_txs.append(tx, self.epoch, LEASE, claim)
         yield from chain_txs.record_broadcasts({tx.id: 10 + self.count})
         received = PaymentProceeds(ASSET, PAYER, value, FEE, SHOP, TREASURY, True, False, False)
         outcome = replace(
-            store_kit.make_success(payment, value),
+            store_factories.make_success(payment, value),
             tx_hash=tx_hash,
             settled_value=value - FEE,
             postings=postings.build_settlement_postings(received, payment.merchant_id),

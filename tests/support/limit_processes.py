@@ -16,7 +16,7 @@ from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.settings import LimitSettings
 
 from tests.support import postgres
-from tests.support.store_kit import NOW_US, open_engine_store
+from tests.support.store_factories import NOW_US, open_engine_store
 
 SECRET = b"a secret of the installation"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from florin_server.domain.money import Amount
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     CHAIN,
 )
 

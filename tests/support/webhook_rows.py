@@ -17,7 +17,7 @@ from florin_server.features.webhooks.store import deliveries, endpoints
 from florin_server.features.webhooks.store.deliveries import DeliveryPolicy, WebhookDeliveryClaim
 from florin_server.features.webhooks.store.endpoints import SigningSecret
 
-from tests.support.store_kit import NOW_US
+from tests.support.store_factories import NOW_US
 
 LEASE_US = 60_000_000
 DAY_US = 86_400_000_000

@@ -24,7 +24,7 @@ from tests.support.service_harness import (
     ServiceResponse,
     open_service,
 )
-from tests.support.store_kit import run_pragma
+from tests.support.store_factories import run_pragma
 from tests.support.until import wait_until
 
 DOWN, RELAYED = (503, "internal_error"), (502, "bad_gateway")

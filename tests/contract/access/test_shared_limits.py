@@ -13,7 +13,7 @@ from florin_server.domain.pending_counts import compute_threshold
 from florin_server.limits.service import shared_limits
 
 from tests.support.limit_processes import advance_clocks, make_process, open_processes
-from tests.support.store_kit import ENGINES, NOW_US, execute_beside
+from tests.support.store_factories import ENGINES, NOW_US, execute_beside
 from tests.support.until import wait_until
 
 # one call every tenth of a second, 60 at once

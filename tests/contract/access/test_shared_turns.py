@@ -26,7 +26,13 @@ from florin_server.money.payments.store import payments
 from florin_server.settings import Settings
 
 from tests.support import postgres
-from tests.support.store_kit import ENGINES, NOW_US, execute_beside, make_payment, open_engine_store
+from tests.support.store_factories import (
+    ENGINES,
+    NOW_US,
+    execute_beside,
+    make_payment,
+    open_engine_store,
+)
 from tests.support.until import wait_until
 
 WALLET = Caller(live=False, credential="app_1/client", network="192.0.2.1")

@@ -20,7 +20,7 @@ from florin_server.operations.store import executors
 
 from tests.support import postgres
 from tests.support.export_stores import ExportStoreBuilder, make_payments
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ENGINES,
     NOW_US,
     acquire_lease,

@@ -27,7 +27,7 @@ from tests.support.export_stores import (
     read_tables,
     sum_postings,
 )
-from tests.support.store_kit import ASSET, CHAIN, PAYER, U256_MAX
+from tests.support.store_factories import ASSET, CHAIN, PAYER, U256_MAX
 
 FORMATS = ["csv", "jsonl", "parquet"]
 

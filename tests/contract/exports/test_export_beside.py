@@ -16,7 +16,7 @@ from florin_server.features.exports.service.formats import ExportFormat
 from florin_server.features.exports.service.run import ExportRun
 from florin_server.features.exports.store import roots
 
-from tests.support import export_stores, store_kit
+from tests.support import export_stores, store_factories
 from tests.support.export_stores import (
     ORIGIN,
     ExportStoreBuilder,
@@ -25,7 +25,7 @@ from tests.support.export_stores import (
     read_rows,
     read_tables,
 )
-from tests.support.store_kit import PAYER
+from tests.support.store_factories import PAYER
 
 SEAL = Cipher((b"k" * 32,))
 TOLD = b'{"fullName":"Ada Lovelace","porAddress":"12 St James Square"}'
@@ -49,8 +49,8 @@ class Between:
 async def test_pages_hold_nothing_of_the_store(tmp_path):
     """Between any two pages the store's log is written to its file and emptied."""
     database = tmp_path / "florin.db"
-    async with store_kit.open_engine_store("sqlite", tmp_path) as store:
-        shop = ExportStoreBuilder(await store_kit.acquire_lease(store))
+    async with store_factories.open_engine_store("sqlite", tmp_path) as store:
+        shop = ExportStoreBuilder(await store_factories.acquire_lease(store))
         await store.write(export_stores.make_payments(shop, 1200))
         emptied = []
 
@@ -76,8 +76,8 @@ async def test_pages_hold_nothing_of_the_store(tmp_path):
 async def test_export_resumed_a_day_later_includes_rows_before_its_cursor(tmp_path):
     """Keys of journals and transactions are unordered: new rows come before the last position."""
     database, out = tmp_path / "florin.db", tmp_path / "out"
-    async with store_kit.open_engine_store("sqlite", tmp_path) as store:
-        shop = ExportStoreBuilder(await store_kit.acquire_lease(store))
+    async with store_factories.open_engine_store("sqlite", tmp_path) as store:
+        shop = ExportStoreBuilder(await store_factories.acquire_lease(store))
         await store.write(export_stores.make_payments(shop, 1200))
         shape = folder.ExportSpec(
             ExportFormat.JSONL, folder.select_tables((), set(TABLES), personal=False), False
@@ -117,8 +117,8 @@ async def test_export_resumed_a_day_later_includes_rows_before_its_cursor(tmp_pa
 
 async def test_row_written_during_an_export_appears_once_in_the_end(tmp_path):
     database, out = tmp_path / "florin.db", tmp_path / "out"
-    async with store_kit.open_engine_store("sqlite", tmp_path) as store:
-        shop = ExportStoreBuilder(await store_kit.acquire_lease(store))
+    async with store_factories.open_engine_store("sqlite", tmp_path) as store:
+        shop = ExportStoreBuilder(await store_factories.acquire_lease(store))
         waiting = []
 
         def work(raw_store=store):
@@ -157,8 +157,8 @@ async def test_row_written_during_an_export_appears_once_in_the_end(tmp_path):
 
 async def test_personal_data_is_exported_only_on_request(tmp_path):
     database = tmp_path / "florin.db"
-    async with store_kit.open_engine_store("sqlite", tmp_path) as store:
-        shop = ExportStoreBuilder(await store_kit.acquire_lease(store))
+    async with store_factories.open_engine_store("sqlite", tmp_path) as store:
+        shop = ExportStoreBuilder(await store_factories.acquire_lease(store))
         created_payment = await store.write(shop.create_payment())
         place = f"{created_payment.id}|{PAYER}|form:abc"
         sealed = SEAL.encrypt(TOLD, place, shop.chance.randbytes)

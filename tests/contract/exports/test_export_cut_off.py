@@ -8,7 +8,7 @@ import pytest
 from florin_server.domain.exports.error import ExportError
 from florin_server.features.exports.service import folder, frames
 
-from tests.support import export_stores, store_kit
+from tests.support import export_stores, store_factories
 from tests.support.command import wait_command
 from tests.support.export_stores import ExportStoreBuilder, export_store, keep_newest, read_rows
 
@@ -20,8 +20,8 @@ STEPS = [1, 2, 3, 5, 8, 13, 21, 34, 55, 89]
 
 @pytest.fixture
 async def database(tmp_path):
-    async with store_kit.open_engine_store("sqlite", tmp_path) as store:
-        shop = ExportStoreBuilder(await store_kit.acquire_lease(store))
+    async with store_factories.open_engine_store("sqlite", tmp_path) as store:
+        shop = ExportStoreBuilder(await store_factories.acquire_lease(store))
         await store.write(export_stores.make_payments(shop, 1010))
     return tmp_path / "florin.db"
 

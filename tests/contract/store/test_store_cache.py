@@ -19,7 +19,7 @@ from florin_server.money.payments.store import payments
 from sqlalchemy import delete
 
 from tests.support.postgres import SQLITE
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     AFTER_US,
     LATER_US,
     PAYER,

@@ -22,7 +22,7 @@ from florin_server.money.payments.store import payments, simulation
 from sqlalchemy import create_engine
 
 from tests.support.requested_data import OTHER_ACCOUNT, REQUESTED_AMOUNT
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     CHAIN,
     EXPIRES,
     LATER_US,

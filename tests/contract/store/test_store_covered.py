@@ -17,7 +17,7 @@ from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import chain_txs
 
 from tests.support.store_covered import ends, leaves, marked, owed
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ASSET,
     LATER_US,
     PAYER,

@@ -15,7 +15,12 @@ from florin_server.money.open_store import PAYMENT_QUERIES
 from florin_server.money.payments.store import payments
 
 from tests.support.postgres import SQLITE
-from tests.support.store_kit import create_payment, make_payment, open_engine_store, run_pragma
+from tests.support.store_factories import (
+    create_payment,
+    make_payment,
+    open_engine_store,
+    run_pragma,
+)
 
 
 class Steps:

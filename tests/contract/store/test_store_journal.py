@@ -22,7 +22,7 @@ from florin_server.money.settlement.store import chain_txs, reorg, used_nonces
 from florin_server.money.settlement.store.chain_txs import ItemsUnavailable, LostLease
 from florin_server.operations.store import executors, leases
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ASSET,
     CHAIN,
     COIN,

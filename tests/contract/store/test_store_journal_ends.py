@@ -40,7 +40,7 @@ from florin_server.operations.store import leases
 from sqlalchemy import select
 
 from tests.support.requested_data import REQUESTED_AMOUNT
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ASSET,
     CHAIN,
     COIN,

@@ -21,7 +21,7 @@ from florin_server.money.settlement.store import chain_txs, used_nonces
 
 from tests.support import postgres
 from tests.support.postgres import SQLITE
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ASSET,
     CHAIN,
     COIN,

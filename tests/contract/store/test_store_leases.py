@@ -7,7 +7,7 @@ from florin_server.domain.settlement.lease import LEASE_S, Lease, name_holder
 from florin_server.money.settlement.store import chain_txs
 from florin_server.operations.store import leases
 
-from tests.support.store_kit import LATER_US, create_processing_payment, make_chain_tx
+from tests.support.store_factories import LATER_US, create_processing_payment, make_chain_tx
 
 S = 1_000_000
 TTL_US = LEASE_S * S

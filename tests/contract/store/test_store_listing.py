@@ -32,7 +32,7 @@ from florin_server.money.settlement.store import chain_txs
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.bench import history
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     AFTER_US,
     ASSET,
     CHAIN,

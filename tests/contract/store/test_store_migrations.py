@@ -10,7 +10,7 @@ from florin_server.db.engine import schema
 from florin_server.db.tables.tables import METADATA
 from florin_server.money.settlement.store import chain_txs
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     CHAIN,
     SENDER,
     create_chain_tx,

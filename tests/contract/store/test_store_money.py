@@ -24,7 +24,7 @@ from florin_server.money.settlement.store import chain_txs
 from florin_server.operations.store import executors
 
 from tests.support.requested_data import OTHER_ACCOUNT, REQUESTED_AMOUNT
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     AFTER_US,
     ASSET,
     CHAIN,

@@ -8,7 +8,13 @@ from florin_server.money.payments.store import payments
 from florin_server.money.settlement.store import durable_nonces
 from florin_server.money.settlement.store.durable_nonces import NonceConflict, NonceRequest
 
-from tests.support.store_kit import CHAIN, EXPIRES, create_payment, make_option, make_resolved_build
+from tests.support.store_factories import (
+    CHAIN,
+    EXPIRES,
+    create_payment,
+    make_option,
+    make_resolved_build,
+)
 
 UNTIL_US = EXPIRES * 1_000_000
 FIRST, SECOND = "nonce-1", "nonce-2"

@@ -28,7 +28,7 @@ from florin_server.money.open_store import open_store
 from florin_server.operations.store import executors
 
 from tests.support import postgres
-from tests.support.store_kit import LATER_US, NOW_US, open_engine_store
+from tests.support.store_factories import LATER_US, NOW_US, open_engine_store
 from tests.support.until import wait_until
 
 needed = pytest.mark.skipif(

@@ -14,7 +14,7 @@ from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import offered_options, payments
 from sqlalchemy import create_engine
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     CHAIN,
     EXPIRES,
     LATER_US,

@@ -14,7 +14,7 @@ from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import chain_txs
 
 from tests.support.store_covered import ends, leaves, marked, owed
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     LATER_US,
     create_chain_tx,
     create_processing_payment,

@@ -55,7 +55,7 @@ from florin_server.operations.store import executors, leases
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
-from tests.support.store_kit import create_payment, open_engine_store, run_pragma
+from tests.support.store_factories import create_payment, open_engine_store, run_pragma
 
 OPERATIONS = (
     collected_data,

@@ -24,7 +24,7 @@ from florin_server.money.payments.store import payments
 from sqlalchemy import select
 
 from tests.support import postgres
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     create_once,
     create_payment,
     make_claim,

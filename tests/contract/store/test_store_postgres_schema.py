@@ -17,7 +17,7 @@ from florin_server.money.open_store import open_store
 
 from tests.support import postgres
 from tests.support.released_versions import RELEASED_SCHEMA
-from tests.support.store_kit import create_payment
+from tests.support.store_factories import create_payment
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(

@@ -14,7 +14,7 @@ from florin_server.features.receipts import store as receipt_keys
 from florin_server.money.payments.store import effects
 from florin_server.money.settlement.store import chain_txs, reorg
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     CHAIN,
     LATER_US,
     NOW_US,

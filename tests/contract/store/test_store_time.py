@@ -15,7 +15,7 @@ from florin_server.money.settlement.store import chain_txs
 from florin_server.operations.store import leases
 
 from tests.support import postgres
-from tests.support.store_kit import CHAIN, LATER_US, create_processing_payment
+from tests.support.store_factories import CHAIN, LATER_US, create_processing_payment
 
 HOUR_US = 3_600_000_000
 

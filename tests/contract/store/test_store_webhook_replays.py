@@ -21,7 +21,7 @@ from florin_server.money.payments.store import payments, simulation
 from florin_server.money.refunds import store as refunds
 
 from tests.support.requested_data import REQUESTED_AMOUNT
-from tests.support.store_kit import NOW_US, PAYER, make_payment
+from tests.support.store_factories import NOW_US, PAYER, make_payment
 from tests.support.webhook_rows import (
     add_endpoint,
     claim_deliveries,

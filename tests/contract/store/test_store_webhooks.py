@@ -13,7 +13,7 @@ from florin_server.features.webhooks.store import deliveries, endpoints, replays
 from florin_server.features.webhooks.store.endpoints import EndpointOwner
 from florin_server.money.payments.store import payments
 
-from tests.support.store_kit import NOW_US, make_payment
+from tests.support.store_factories import NOW_US, make_payment
 from tests.support.webhook_rows import (
     DAY_US,
     LEASE_US,

@@ -24,7 +24,7 @@ from tests.support.api import RestApi
 from tests.support.command import CommandForks, CommandResult, get_refusal
 from tests.support.service import run_service
 from tests.support.service_harness import ORDER
-from tests.support.store_kit import create_payment, open_engine_store
+from tests.support.store_factories import create_payment, open_engine_store
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.long

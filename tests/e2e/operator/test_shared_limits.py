@@ -14,7 +14,7 @@ from florin_server.settings import LimitSettings
 
 from tests.support import postgres
 from tests.support.service import make_settings
-from tests.support.store_kit import NOW_US
+from tests.support.store_factories import NOW_US
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(
