@@ -13,8 +13,8 @@ from eth_account.signers.local import LocalAccount
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import PayerKind
 
+from tests.support.booked_gas import SECOND
 from tests.support.evm_harness import ACCEPTS_ALL, RELAYER, make_buyer, make_refusal
-from tests.support.fee_steps import SECOND
 from tests.support.gas_burners import (
     EVIL,
     HONEST,

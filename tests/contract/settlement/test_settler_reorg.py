@@ -16,8 +16,8 @@ from florin_server.features.monitoring.service import quarantine as items
 from florin_server.money.ledger.store import ledger
 from florin_server.money.settlement.store import chain_txs, reorg
 
+from tests.support.booked_gas import get_booked_gas, get_spent
 from tests.support.evm_harness import CHAIN, PRICE, RELAYER, TOKEN, make_buyer, to_account
-from tests.support.fee_steps import get_booked_gas, get_spent
 from tests.support.settlement_harness import (
     MERCHANT,
     SHOP,
