@@ -21,8 +21,8 @@ from florin_server.money.payouts.service import held_money, payouts
 from florin_server.money.payouts.store import payouts as stored_payouts
 from florin_server.money.settlement.store import chain_txs
 
+from tests.support.blocked_payers import let_payment_lapse, put_blocklist
 from tests.support.evm_harness import CHAIN, FEES, PRICE, TOKEN, make_buyer, sign_option, to_account
-from tests.support.held_steps import let_payment_lapse, put_blocklist
 from tests.support.settlement_harness import (
     MERCHANT,
     SHOP,

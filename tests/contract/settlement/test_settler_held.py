@@ -6,8 +6,8 @@ import pytest
 from florin_server.compliance.screening import store as blocklists
 from florin_server.domain.screening.blocklist import ScreeningList, find_address
 
+from tests.support.blocked_payers import let_payment_lapse, put_blocklist
 from tests.support.evm_harness import make_buyer
-from tests.support.held_steps import let_payment_lapse, put_blocklist
 from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 WALLET, OTHER = make_buyer(81), make_buyer(82)
