@@ -29,15 +29,7 @@ from tests.support.evm_harness import (
     to_account,
 )
 from tests.support.hostile_accounts import BURNS_FOR_A_PRICE
-from tests.support.payout_harness import (
-    BUYER,
-    FLOAT,
-    SHOP,
-    TREASURY,
-    TREASURY_KEY,
-    open_payout_harness,
-)
-from tests.support.payout_steps import (
+from tests.support.payout_actions import (
     COIN,
     MOODY,
     RECEIPT,
@@ -45,6 +37,14 @@ from tests.support.payout_steps import (
     change_logs,
     get_waiting_reason,
     send_transaction_first,
+)
+from tests.support.payout_harness import (
+    BUYER,
+    FLOAT,
+    SHOP,
+    TREASURY,
+    TREASURY_KEY,
+    open_payout_harness,
 )
 
 # stores 20 words for each sender of coin

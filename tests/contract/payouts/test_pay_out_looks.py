@@ -9,8 +9,8 @@ from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.money.payouts.worker.polled_head import PolledHead
 from florin_server.rails.types import MinedTransaction
 
+from tests.support.payout_actions import RECEIPT
 from tests.support.payout_harness import open_payout_harness
-from tests.support.payout_steps import RECEIPT
 
 
 @pytest.fixture

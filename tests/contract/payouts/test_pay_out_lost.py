@@ -12,8 +12,8 @@ from florin_server.operations.store import executors
 from florin_server.rails.evm.known_contracts import DEPLOYER
 
 from tests.support.evm_harness import CHAIN, MERCHANT, RELAYER, TOKEN, to_account
+from tests.support.payout_actions import COIN
 from tests.support.payout_harness import BUYER, TREASURY, TREASURY_KEY, open_payout_harness
-from tests.support.payout_steps import COIN
 
 OTHER = "mrch_other"
 GWEI = 10**9

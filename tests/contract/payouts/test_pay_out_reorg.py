@@ -17,6 +17,13 @@ from florin_server.money.payouts.service import payouts as service
 from florin_server.money.settlement.store import reorg
 
 from tests.support.evm_harness import CHAIN, MERCHANT, TOKEN, make_refusal, to_account
+from tests.support.payout_actions import (
+    COIN,
+    MOODY,
+    SEND,
+    get_waiting_reason,
+    send_transaction_first,
+)
 from tests.support.payout_harness import (
     BUYER,
     SHOP,
@@ -24,7 +31,6 @@ from tests.support.payout_harness import (
     PayoutHarness,
     open_payout_harness,
 )
-from tests.support.payout_steps import COIN, MOODY, SEND, get_waiting_reason, send_transaction_first
 from tests.support.settler_steps import HIGH_FEE
 
 CONFIRMATIONS = 3

@@ -17,8 +17,8 @@ from florin_server.money.payouts.store import payouts
 from florin_server.rails.types import RailUnavailable
 
 from tests.support.evm_harness import CHAIN, EURO, MERCHANT, TOKEN, to_account
+from tests.support.payout_actions import get_waiting_reason, is_notified
 from tests.support.payout_harness import BUYER, SHOP, PayoutHarness, open_payout_harness
-from tests.support.payout_steps import get_waiting_reason, is_notified
 
 S = 1_000_000
 MISSING = "this installation has no treasury key for the chain"
