@@ -281,7 +281,7 @@ async def test_a_transfer_that_fails_on_chain_waits_again(desk):
     await desk.turn()
     (sent,) = await desk.transactions()
     # it refuses coin from the block of the transfer on
-    from tests.support.settler_steps import HIGH_FEE
+    from tests.support.settlement_actions import HIGH_FEE
 
     await send_transaction_first(desk, moody, HIGH_FEE)
     await desk.mine(4)

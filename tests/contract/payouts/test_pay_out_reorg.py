@@ -31,7 +31,7 @@ from tests.support.payout_harness import (
     PayoutHarness,
     open_payout_harness,
 )
-from tests.support.settler_steps import HIGH_FEE
+from tests.support.settlement_actions import HIGH_FEE
 
 CONFIRMATIONS = 3
 

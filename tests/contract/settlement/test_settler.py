@@ -28,6 +28,7 @@ from tests.support.evm_harness import (
     make_reply,
     to_account,
 )
+from tests.support.settlement_actions import HIGH_FEE, build_settlement_call, front_run
 from tests.support.settlement_harness import (
     CHAIN,
     MERCHANT,
@@ -35,7 +36,6 @@ from tests.support.settlement_harness import (
     open_settlement_harness,
     remove_destination,
 )
-from tests.support.settler_steps import HIGH_FEE, build_settlement_call, front_run
 
 WALLET = make_buyer(77)
 GRACE_S = 300

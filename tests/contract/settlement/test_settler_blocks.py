@@ -17,7 +17,7 @@ from florin_server.money.settlement.worker.blocks import (
 from florin_server.rails.types import ChainHead
 
 from tests.support.block_chain import InMemoryChain, follower, make_mined, make_paid
-from tests.support.settler_steps import look_until_current
+from tests.support.settlement_actions import look_until_current
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from florin_server.money.settlement.store import chain_txs, reorg
 
 from tests.support.booked_gas import get_booked_gas, get_spent
 from tests.support.evm_harness import CHAIN, PRICE, RELAYER, TOKEN, make_buyer, to_account
+from tests.support.settlement_actions import front_run
 from tests.support.settlement_harness import (
     MERCHANT,
     SHOP,
@@ -25,7 +26,6 @@ from tests.support.settlement_harness import (
     open_settlement_harness,
     remove_destination,
 )
-from tests.support.settler_steps import front_run
 
 WALLET = make_buyer(77)
 CONFIRMATIONS = 3

@@ -31,8 +31,7 @@ from florin_server.rails.types import SettlementEvent
 
 from tests.support import postgres
 from tests.support.evm_harness import CHAIN, PRICE, TOKEN, make_buyer, make_reply, sign_option
-from tests.support.settlement_harness import BUYER, SettlementHarness, open_settlement_harness
-from tests.support.settler_steps import (
+from tests.support.settlement_actions import (
     ETHER,
     TTL_S,
     WALLET,
@@ -41,6 +40,7 @@ from tests.support.settler_steps import (
     make_offer,
     send_payment,
 )
+from tests.support.settlement_harness import BUYER, SettlementHarness, open_settlement_harness
 
 MUTE = "00"  # code that accepts every call and returns nothing
 GRACE_S = 300
