@@ -22,7 +22,7 @@ from tests.support.evm_harness import make_reply
 from tests.support.solana import SolanaTestWallet, list_instructions, rebuild_transaction
 from tests.support.solana_answers import make_result_change
 from tests.support.solana_devnet import make_payment, make_wallet
-from tests.support.solana_nonce_steps import accept_payment, advance_nonce, get_free_nonce
+from tests.support.solana_nonce_actions import accept_payment, advance_nonce, get_free_nonce
 from tests.support.solana_rail_harness import (
     FINAL,
     RELAYER,

@@ -14,8 +14,8 @@ from florin_server.rails.types import SignedTransaction
 from tests.support.evm_harness import make_refusal
 from tests.support.solana import SolanaTestWallet
 from tests.support.solana_devnet import SolanaNodeError, make_coin_transfer, make_wallet, open_node
-from tests.support.solana_nonce_steps import accept_payment as accepted_with_nonce
-from tests.support.solana_nonce_steps import advance_nonce
+from tests.support.solana_nonce_actions import accept_payment as accepted_with_nonce
+from tests.support.solana_nonce_actions import advance_nonce
 from tests.support.solana_rail_harness import (
     FINAL,
     RELAYER,
