@@ -30,7 +30,7 @@ from tests.support.settlement_harness import (
     open_settlement_harness,
     remove_destination,
 )
-from tests.support.stranger_steps import make_unconfirmed, settle_directly
+from tests.support.third_party_actions import make_unconfirmed, settle_directly
 
 WALLET = make_buyer(78)  # the signer in the tests of strangers
 FEE = 7 + PRICE // 100

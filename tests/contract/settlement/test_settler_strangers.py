@@ -11,7 +11,7 @@ from florin_server.money.settlement.worker import missed_blocks
 
 from tests.support.evm_harness import CHAIN, PRICE, make_refusal
 from tests.support.settlement_harness import BUYER, MERCHANT, open_settlement_harness
-from tests.support.stranger_steps import make_unconfirmed, settle_directly
+from tests.support.third_party_actions import make_unconfirmed, settle_directly
 
 
 @pytest.fixture
