@@ -11,7 +11,7 @@ from florin_server.money.settlement.store import chain_txs, reorg
 from florin_server.money.settlement.worker.blocks import create_follower
 
 from tests.support.chainlab.profiles import EVM, SOLANA, EvmProfile, SolanaProfile
-from tests.support.chainlab.solana_works import get_token_balance, open_solana_harness
+from tests.support.chainlab.solana_harness import get_token_balance, open_solana_harness
 from tests.support.chains import EmbeddedChains
 from tests.support.evm_harness import CHAIN, MERCHANT, PRICE, TOKEN, make_buyer, to_account
 from tests.support.payout_harness import BUYER, open_payout_harness
