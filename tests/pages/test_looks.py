@@ -10,7 +10,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from tests.screenshots import shop
+from tests.screenshots import public_pages
 from tests.screenshots.__main__ import load_picture
 from tests.screenshots.compare import difference
 from tests.screenshots.fonts import alike
@@ -18,7 +18,7 @@ from tests.screenshots.taking import shot
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
 
-PICTURES = {picture.name: picture for picture in shop.PICTURES}
+PICTURES = {picture.name: picture for picture in public_pages.PICTURES}
 # the file in which a rule is removed or changed
 FAULTS = {
     "box": ("site.css", r"\n\.card \{.*?\}", ""),
@@ -40,7 +40,7 @@ async def browser(tmp_path_factory):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def stage(tmp_path_factory):
-    async with shop.stage(tmp_path_factory.mktemp("shop")) as desk:
+    async with public_pages.stage(tmp_path_factory.mktemp("shop")) as desk:
         yield desk
 
 
