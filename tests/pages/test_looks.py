@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from tests.screenshots import public_pages
 from tests.screenshots.__main__ import load_picture
+from tests.screenshots.camera import shot
 from tests.screenshots.compare import difference
 from tests.screenshots.fonts import alike
-from tests.screenshots.taking import shot
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
 
