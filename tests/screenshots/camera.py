@@ -13,7 +13,7 @@ from playwright.async_api import Browser, Page
 
 from tests.screenshots.fonts import alike
 from tests.screenshots.picture import Picture
-from tests.screenshots.still import calm
+from tests.screenshots.stable_values import calm
 from tests.support.browser import open_visitor
 from tests.support.service_harness import START_S
 
