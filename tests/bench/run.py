@@ -28,6 +28,7 @@ from tests.bench import (
     options,
     options_cpu,
     pages,
+    payment_cost,
     payments,
     receipts,
     report,
@@ -38,7 +39,6 @@ from tests.bench import (
     transcoder,
     verify,
     watchers,
-    whole,
     workers,
 )
 from tests.bench.florin import Florin, florin
@@ -89,7 +89,7 @@ SUBJECTS: dict[str, Subject] = {
 if is_available():
     SUBJECTS |= {
         "database": database.measure,
-        "whole": whole.measure,
+        "whole": payment_cost.measure,
         "hints": hints.measure,
         "limits": limits.measure,
         "million": million.measure,
