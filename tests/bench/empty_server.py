@@ -1,4 +1,4 @@
-"""Run `python -m tests.bench.empty`: an empty gRPC server with the answers of a real one.
+"""Run `python -m tests.bench.empty_server`: an empty gRPC server with the answers of a real one.
 
 Its handler for a payment's status gets the same request, and returns the same answer and metadata,
 which it was given. Any extra cost of a real service is its own.
