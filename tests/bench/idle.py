@@ -75,13 +75,13 @@ class Simulated:
 
     async def send(self, payload: bytes) -> bytes:
         """Answer one call or a batch."""
-        begun = time.thread_time()
+        before_s = time.thread_time()
         questions = json.loads(payload)
         if isinstance(questions, list):
             answer = b"[" + b",".join(self._answered(question) for question in questions) + b"]"
         else:
             answer = self._answered(questions)
-        self.own_s += time.thread_time() - begun
+        self.own_s += time.thread_time() - before_s
         return answer
 
     async def close(self) -> None:

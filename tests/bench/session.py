@@ -36,7 +36,7 @@ def _create(path: Path, count: int) -> Result:
     engine = create_engine(f"sqlite:///{path}")
 
     @event.listens_for(engine, "connect")
-    def begun(raw: object, _record: object) -> None:
+    def set_pragmas(raw: object, _record: object) -> None:
         for text in _PRAGMAS:  # like the store's
             raw.execute(f"PRAGMA {text}")  # type: ignore[attr-defined]
 

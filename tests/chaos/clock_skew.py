@@ -187,7 +187,7 @@ async def campaign(
         bad += [f"{payment_id} expired early" for (payment_id,) in expired]
         for open_id in run.open_ids:
             if (status := await installation.status(open_id)) != "requires_action":
-                bad.append(f"{open_id}, which nobody paid, is {status}")
+                bad.append(f"{open_id}, which was never paid, is {status}")
     counts = {
         "confirmed": len(run.acknowledged.confirmed),
         "refunds": len(run.acknowledged.refunds),

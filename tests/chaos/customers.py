@@ -236,10 +236,10 @@ async def find_differences(
         (payment, refund, "succeeded") for payment, refund in acknowledged.refunds.items()
     )
     if sorted(refunds) != expected:
-        bad.append(f"refunds are {sorted(refunds)}, and were told as {expected}")
+        bad.append(f"refunds are {sorted(refunds)}, and were reported as {expected}")
     for payment_id, versions in acknowledged.versions.items():
         if versions != sorted(set(versions)):
-            bad.append(f"{payment_id} was told in versions {versions}")
+            bad.append(f"{payment_id} was reported in versions {versions}")
         if acknowledged.final.get(payment_id) != stored.get(payment_id):
             bad.append(f"the stream of {payment_id} ended as {acknowledged.final.get(payment_id)}")
     chain = _chain(installation, session)

@@ -97,7 +97,7 @@ class Node:
         how = self._rng.randrange(3)
         if how == 0 and request.transport is not None:
             request.transport.abort()
-        return web.Response(status=503 if how == 1 else 502, text="nobody is here")
+        return web.Response(status=503 if how == 1 else 502, text="unavailable")
 
     async def _answer_calls(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         values: dict[int, dict[str, Any]] = {}

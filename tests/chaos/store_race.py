@@ -86,8 +86,8 @@ class Round:
         self.many = _make_payment(number, "m")
         self.nonce = f"nonce-{number}"
         self.payout = Payout(
-            f"pout_{number}", PayoutKind.RETURN, "m", None, False, CHAIN, store_factories.ASSET, 5, PAYER,
-            NOW_US, backed=True,
+            f"pout_{number}", PayoutKind.RETURN, "m", None, False, CHAIN, store_factories.ASSET, 5,
+            PAYER, NOW_US, backed=True,
         )  # fmt: skip
         self.lease = f"lease-{number}"
         kind, no_scopes = ApiKeyKind.WALLET, frozenset[str]()

@@ -30,7 +30,7 @@ class Readers:
 
     def differ(self, life: Life | None, what: str, result: object, expected: object) -> NoReturn:
         self.failed = True
-        lines = [what, f"  told     {result}", f"  expected {expected}"]
+        lines = [what, f"  actual   {result}", f"  expected {expected}"]
         if life is not None:
             now_s = (life.expires_at * SECOND_US - START_US) / SECOND_US
             lines.append(f"  of {life.id}, {life.status}, version {life.version}")

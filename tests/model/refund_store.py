@@ -59,7 +59,7 @@ DEEDS = {
     "return": 5, "refuse": 6, "undo": 3, "resolve": 2,
 }  # fmt: skip
 
-Told = tuple[Any, ...]
+CallBody = tuple[Any, ...]
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Subject:
 
     payment: Payment
     parts: list[Part] = field(default_factory=list)
-    keys: dict[str, tuple[Told, bytes]] = field(default_factory=dict)
+    keys: dict[str, tuple[CallBody, bytes]] = field(default_factory=dict)
     steps: int = 0
 
     @property
@@ -250,7 +250,7 @@ class Machine:
         return unit, str(max(0, left * share // 10 + more))
 
     async def _expect_answer(
-        self, body: Told, key: str | None, expected: Part | bytes | ErrorCode
+        self, body: CallBody, key: str | None, expected: Part | bytes | ErrorCode
     ) -> None:
         payment_id, unit, value, reason = body
         scoped = key and IdempotencyKey(f"scope {payment_id}", key, repr(body).encode())

@@ -117,5 +117,5 @@ def test_the_machine_finds_a_planted_bug(
         plant(monkeypatch)
         # one of the bugs silences a stream
         stage.patience_s = 0.5
-        with pytest.raises(AssertionError, match="told .*\n.*expected"):
+        with pytest.raises(AssertionError, match="actual .*\n.*expected"):
             play(stage, 1, 100, shrink=False)

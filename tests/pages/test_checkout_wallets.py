@@ -148,9 +148,10 @@ async def test_an_account_that_does_not_exist_yet_pays_and_pays_again(desk, pers
 
 
 async def test_an_account_that_approves_as_it_is_created_pays_by_permit2(desk, person):
-    begun = [make_approval(DEVNET.euro.address, DEVNET.permit2, 9_900_000)]
+    earlier_calls = [make_approval(DEVNET.euro.address, DEVNET.permit2, 9_900_000)]
     purse = InjectedContractWallet(
-        desk.chain, make_contract_signer(make_contract_account(Account.create(), calls=begun))
+        desk.chain,
+        make_contract_signer(make_contract_account(Account.create(), calls=earlier_calls)),
     )
     payment_id, page = await offered(desk, person, purse, EUR)
     await pay(page).click()

@@ -210,7 +210,7 @@ async def test_a_web_wallet_that_is_listed_shows_it_in_a_frame(browser, desk, wa
         # messages of the surrounding site change nothing
         forged = {"type": "IC_COMPLETE", "success": True, "data": {"fullName": "Eve"}}
         await page.evaluate(
-            "(told) => { for (const one of [told, JSON.stringify(told), 'submit'])"
+            "(result) => { for (const message of [result, JSON.stringify(result), 'submit'])"
             " frames[0].postMessage(one, '*'); }",
             forged,
         )

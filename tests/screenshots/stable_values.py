@@ -13,7 +13,7 @@ from pathlib import Path
 import segno
 from playwright.async_api import Page
 
-_CALM = Path(__file__).with_name("calm.js").read_text().partition("\n")[2]
+_CALM = Path(__file__).with_name("stable_values.js").read_text().partition("\n")[2]
 _HOST = "https://pay.shop.example"
 _LINK = f"{_HOST}/pay_9cf258be147ad0369cf258be147"
 # ids of keys, and endings of secrets, which have no form of their own

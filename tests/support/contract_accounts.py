@@ -68,13 +68,13 @@ def make_contract_account(
 ) -> ContractAccount:
     """Return an account of the embedded chain's own factory that makes these calls on creation."""
     types = ["(address,bytes)[]"]
-    begun = load_artifact("DevWallet").init + encode(
+    init_code = load_artifact("DevWallet").init + encode(
         ["address", *types], [owner.address, list(calls)]
     )
     word = salt.to_bytes(32, "big")
     data = _CREATE + encode(["address", "bytes32", *types], [owner.address, word, list(calls)])
     factory = DEVNET.wallet_factory
-    return ContractAccount(owner, compute_create2_address(factory, word, begun), factory, data)
+    return ContractAccount(owner, compute_create2_address(factory, word, init_code), factory, data)
 
 
 def make_account_by_factory(
@@ -82,10 +82,10 @@ def make_account_by_factory(
 ) -> ContractAccount:
     """Return an account with that code, by a factory that creates any contract."""
     code = bytes.fromhex(runtime)
-    begun = b"\x61" + len(code).to_bytes(2, "big") + bytes.fromhex("80600a3d393df3") + code
+    init_code = b"\x61" + len(code).to_bytes(2, "big") + bytes.fromhex("80600a3d393df3") + code
     word = salt.to_bytes(32, "big")
     return ContractAccount(
-        owner, compute_create2_address(factory, word, begun), factory, word + begun
+        owner, compute_create2_address(factory, word, init_code), factory, word + init_code
     )
 
 

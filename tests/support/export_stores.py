@@ -186,9 +186,9 @@ def export_store(
     with open_origin(store, seal, id_) as origin:
         existing = {*origin.tables, *folder.BUYER_DATA_TABLES}
         tables = folder.select_tables(names, existing, personal=personal)
-        begun = None if since is None else folder.read_manifest(since).cursor
+        cursor = None if since is None else folder.read_manifest(since).cursor
         shape = folder.ExportSpec(ExportFormat(format_), tables, personal)
-        with folder.open_folder(to, shape, origin.id, begun) as into:
+        with folder.open_folder(to, shape, origin.id, cursor) as into:
             return ExportRun(into, origin, part_rows).export_all()
 
 

@@ -38,7 +38,7 @@ def make_stub_response(status: int = 200, body: bytes = b"", **headers: str) -> 
     head = "".join(f"{name}: {value}\r\n" for name, value in result.items())
 
     async def say(_: ReceivedRequest, out: asyncio.StreamWriter) -> None:
-        out.write(f"HTTP/1.1 {status} As Told\r\n{head}\r\n".encode() + body)
+        out.write(f"HTTP/1.1 {status} Stub\r\n{head}\r\n".encode() + body)
 
     return say
 

@@ -24,13 +24,14 @@ _READS = frozenset({"eth_call", "eth_getBalance", "eth_estimateGas", "eth_gasPri
 # EIP-6963, and what of EIP-1193 pages rely on
 _EVM = """
 const listeners = [];
-const request = async (asked) => {
-  const told = JSON.parse(await window.askedOfPurse(JSON.stringify(asked)));
-  if (told.error) throw Object.assign(new Error(told.error.message), told.error);
-  return told.result;
+const request = async (call) => {
+  const reply = JSON.parse(await window.requestWallet(JSON.stringify(call)));
+  if (reply.error) throw Object.assign(new Error(reply.error.message), reply.error);
+  return reply.result;
 };
-window.purseChanged = () => listeners.forEach((one) => one());
-const provider = {request, on: (event, one) => event === "accountsChanged" && listeners.push(one)};
+window.purseChanged = () => listeners.forEach((listener) => listener());
+const on = (event, listener) => event === "accountsChanged" && listeners.push(listener);
+const provider = {request, on};
 const info = {uuid: "350670db-19fa-4704-a166-e52e178b59d2", rdns: "example.purse", ...%s};
 const detail = Object.freeze({info, provider});
 const announce = () => dispatchEvent(new CustomEvent("eip6963:announceProvider", {detail}));
@@ -38,7 +39,7 @@ addEventListener("eip6963:requestProvider", announce);
 """
 # the Wallet Standard
 _SOLANA = """
-const bytes = (text) => Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+const bytes = (text) => Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
 const account = {address: %s, publicKey: new Uint8Array(32), chains: [], features: []};
 const purse = {version: "1.0.0", ...%s, chains: [], accounts: [], features: {
   "standard:connect": {version: "1.0.0", connect: async () => {
@@ -46,9 +47,10 @@ const purse = {version: "1.0.0", ...%s, chains: [], accounts: [], features: {
     return {accounts: purse.accounts};
   }},
   "solana:signTransaction": {version: "1.0.0", signTransaction: async ({transaction}) => {
-    const told = JSON.parse(await window.askedOfPurse(btoa(String.fromCharCode(...transaction))));
-    if (told.error) throw new Error(told.error);
-    return [{signedTransaction: bytes(told.result)}];
+    const request = btoa(String.fromCharCode(...transaction));
+    const reply = JSON.parse(await window.requestWallet(request));
+    if (reply.error) throw new Error(reply.error);
+    return [{signedTransaction: bytes(reply.result)}];
   }},
 }};
 const register = (api) => api.register(purse);
@@ -86,7 +88,7 @@ class InjectedEvmWallet:
 
     async def put_into(self, page: Page) -> None:
         """Make the page find it, from the next load on."""
-        await page.expose_function("askedOfPurse", self._handle_request)
+        await page.expose_function("requestWallet", self._handle_request)
         output = json.dumps({"name": self.name, "icon": self.icon})
         await page.add_init_script(_EVM % output)
 
@@ -178,7 +180,7 @@ class InjectedSolanaWallet:
 
     async def put_into(self, page: Page) -> None:
         """Make the page find it, from the next load on."""
-        await page.expose_function("askedOfPurse", self._handle_request)
+        await page.expose_function("requestWallet", self._handle_request)
         output = json.dumps({"name": NAME, "icon": _ICON})
         await page.add_init_script(_SOLANA % (json.dumps(self.wallet.address), output))
 

@@ -36,7 +36,7 @@ class ReceiptVerifier:
         file.write_text(receipt)
         result = ["--rpc-url", rpc_url or self.rpc_url, "--json", *options]
         # no file is there, and none may be created
-        home = self.folder / "nobody" / "home"
+        home = self.folder / "unknown" / "home"
         home.parent.mkdir(exist_ok=True)
         done = await asyncio.to_thread(self.forks, "verify-receipt", str(file), *result, home=home)
         assert not home.exists()

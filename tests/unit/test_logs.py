@@ -227,7 +227,7 @@ announce("Stopping")
 try:
     fail("Florin does not start", "the port is taken")
 except SystemExit:
-    raise ValueError("password=hunter22 of nobody")
+    raise ValueError("password=hunter22 of a user")
 """
 
 

@@ -7,8 +7,8 @@ from florin_server.base.ttl_cache import TtlCache
 
 def test_cached_value_is_returned_until_its_ttl():
     recent: TtlCache[str] = TtlCache(size=2, age_us=10)
-    recent.put("a", "told", now_us=100)
-    assert recent.get("a", now_us=110) == "told"
+    recent.put("a", "value", now_us=100)
+    assert recent.get("a", now_us=110) == "value"
     assert recent.get("a", now_us=111) is None
     assert recent.get("b", now_us=100) is None
 
@@ -31,5 +31,5 @@ def test_those_that_were_used_last_stay():
 
 def test_value_cached_before_the_clock_was_set_back_is_not_returned():
     recent: TtlCache[str] = TtlCache(size=2, age_us=10)
-    recent.put("a", "told", now_us=100)
+    recent.put("a", "value", now_us=100)
     assert recent.get("a", now_us=99) is None

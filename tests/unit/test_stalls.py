@@ -8,9 +8,9 @@ TESTS = """
 import time
 
 def test_one():
-    begun = before = time.monotonic()
+    first = before = time.monotonic()
     while (now := time.monotonic()) - before < 0.2:
-        assert now - begun < 20
+        assert now - first < 20
         before = now
 """
 

@@ -480,7 +480,7 @@ async def test_only_a_trusted_proxy_says_whom_it_was_called_by(shop, tenant, kin
         base = f"http://{rest.host}:{rest.port}"
         async with (
             at(shop, "127.0.0.50", base=base) as proxy,
-            at(shop, "127.0.0.51", base=base) as nobody,
+            at(shop, "127.0.0.51", base=base) as untrusted_proxy,
         ):
 
             async def passed(caller: Caller, listed: str, calls: int) -> int:
@@ -496,4 +496,4 @@ async def test_only_a_trusted_proxy_says_whom_it_was_called_by(shop, tenant, kin
             assert await passed(proxy, "203.0.113.10", 5) == 5
             assert await passed(proxy, "203.0.113.9, 127.0.0.50", 5) == 0
             # an untrusted proxy counts as the caller, whatever its headers claim
-            assert await passed(nobody, "203.0.113.9", 5) == 5
+            assert await passed(untrusted_proxy, "203.0.113.9", 5) == 5

@@ -28,7 +28,7 @@ from tests.support.export_stores import (
 from tests.support.store_factories import PAYER
 
 SEAL = Cipher((b"k" * 32,))
-TOLD = b'{"fullName":"Ada Lovelace","porAddress":"12 St James Square"}'
+BUYER_DATA = b'{"fullName":"Ada Lovelace","porAddress":"12 St James Square"}'
 WORDS = (b"Ada Lovelace", b"St James", b"fullName", b"shop.example")
 
 
@@ -161,7 +161,7 @@ async def test_personal_data_is_exported_only_on_request(tmp_path):
         shop = ExportStoreBuilder(await store_factories.acquire_lease(store))
         created_payment = await store.write(shop.create_payment())
         place = f"{created_payment.id}|{PAYER}|form:abc"
-        sealed = SEAL.encrypt(TOLD, place, shop.chance.randbytes)
+        sealed = SEAL.encrypt(BUYER_DATA, place, shop.chance.randbytes)
         record = BuyerDataRecord(
             created_payment.id, PAYER, "form:abc", "app_1", sealed, shop.at_us, shop.at_us + 9
         )
@@ -173,7 +173,7 @@ async def test_personal_data_is_exported_only_on_request(tmp_path):
         written = export_store(database, personal, "jsonl", personal=True, seal=SEAL)
         assert written["buyer_data"] == 1
         (row,) = read_rows(personal, "buyer_data")
-        assert (row["account"], row["data"]) == (PAYER, TOLD.decode())
+        assert (row["account"], row["data"]) == (PAYER, BUYER_DATA.decode())
         (payment,) = read_rows(personal, "payments")
         assert payment["success_url"] == "https://shop.example/thanks"
         assert held(personal) == set(WORDS)

@@ -140,7 +140,7 @@ async def test_a_decoder_that_hangs_is_ended(monkeypatch, tmp_path):
 
 async def test_the_decoder_knows_no_secret_of_ours(monkeypatch, tmp_path):
     monkeypatch.setenv("FLORIN_STORE", "postgresql://secret")
-    result = tmp_path / "told"
+    result = tmp_path / "result"
     result.write_text(f"#!/bin/sh\n/usr/bin/env > {tmp_path}/env\n")
     result.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(result))

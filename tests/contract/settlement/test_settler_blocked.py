@@ -152,9 +152,9 @@ async def test_a_release_settles_it(shop, own):
     payment, tx_hash = await paid(shop)
     item = await only(shop)
     done = await held_money.resolve(
-        shop.app, item.id, HeldMoneyState.RELEASED, "somebody else of that name"
+        shop.app, item.id, HeldMoneyState.RELEASED, "a namesake of the listed person"
     )
-    assert (done.state, done.note) == (HeldMoneyState.RELEASED, "somebody else of that name")
+    assert (done.state, done.note) == (HeldMoneyState.RELEASED, "a namesake of the listed person")
     ended = await shop.get_payment(payment)
     assert (ended.status, ended.tx_id, ended.failure_code) == ("succeeded", tx_hash, None)
     assert ended.settled_value == (PRICE - FEE if own else None)

@@ -40,7 +40,7 @@ async def dead(shop: SettlementHarness, monkeypatch):
     raw = bytes(Account.sign_transaction(rival, b"\x52" * 32).raw_transaction)
 
     async def breaks(*_):
-        raise ValueError("nobody expects that")
+        raise ValueError("unexpected error")
 
     with monkeypatch.context() as broken:
         broken.setattr(shop.lab.rail.observer, "cannot_be_mined", breaks)
@@ -84,6 +84,6 @@ async def test_sender_prepares_again_once_its_preparation_is_quarantined(shop):
     await sender.send([], fill, lambda: chain_txs.claim(()))
     assert sender.has_preparatory
     (tx,) = await shop.transactions()
-    error = ValueError("nobody expects that")
+    error = ValueError("unexpected error")
     await shop.app.quarantine.add(QuarantinedItemKind.TRANSACTION, CHAIN, tx.id, "end", error)
     assert not sender.has_preparatory

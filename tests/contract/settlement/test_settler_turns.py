@@ -79,18 +79,18 @@ async def test_a_new_payment_is_left_to_the_blocks_until_the_comparison_after_ne
 async def test_a_key_that_comes_back_is_picked_up_where_it_was_left(tmp_path, monkeypatch):
     async with open_settlement_harness(tmp_path, more=[SECOND]) as shop:
         first, second = shop.settler.executors
-        begun: list[str] = []
+        addresses: list[str] = []
         start = type(first).start
 
         async def started(sender):
-            begun.append(sender.address)
+            addresses.append(sender.address)
             await start(sender)
 
         monkeypatch.setattr(type(first), "start", started)
         shop.lab.clock.advance(9)
         await shop.turn()
-        assert begun == []
+        assert addresses == []
         await first.release_lease()
         shop.lab.clock.advance(9)
         await shop.turn()
-        assert begun == [first.address, second.address]
+        assert addresses == [first.address, second.address]

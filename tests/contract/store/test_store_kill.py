@@ -49,7 +49,7 @@ TX = make_chain_tx(*MADE, nonce=1)
 
 
 class Acknowledged:
-    """A file of what callers were told, which outlives the child."""
+    """A file of the responses that callers received, which outlives the child."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "acknowledged"

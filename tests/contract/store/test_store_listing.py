@@ -237,12 +237,14 @@ async def test_revenue_is_exact_at_any_size(store):
 
 async def test_a_list_of_no_merchants_is_empty(store):
     await create_payment(store)
-    nobody = replace(ALL, merchants=())
+    no_merchants = replace(ALL, merchants=())
     assert (
-        await store.read(listing.list_positions(nobody, BY_DATE, 10, None, NOW_US, is_sparse=False))
+        await store.read(
+            listing.list_positions(no_merchants, BY_DATE, 10, None, NOW_US, is_sparse=False)
+        )
         == []
     )
-    assert await store.read(listing.get_totals(nobody, NOW_US)) == PaymentTotals(0, 0, ())
+    assert await store.read(listing.get_totals(no_merchants, NOW_US)) == PaymentTotals(0, 0, ())
 
 
 async def test_a_payment_whose_time_is_over_is_listed_as_expired_before_anybody_noted_it(store):

@@ -97,7 +97,7 @@ async def test_share_of_a_payer_a_payment_and_a_partner_is_bounded(store):
     for address in pool:
         await seen(store, address, "", f"value of {address}", 1)
 
-    def request(of, partner="", payer="somebody", option_id="opt_1") -> NonceRequest:
+    def request(of, partner="", payer="payer", option_id="opt_1") -> NonceRequest:
         return NonceRequest(of.id, option_id, payer, partner or of.partner_id)
 
     async def take(of, number) -> None:

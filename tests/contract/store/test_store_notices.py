@@ -83,7 +83,7 @@ async def test_oversized_notification_is_refused_and_the_next_is_sent(notices):
 
 
 @needed
-@pytest.mark.parametrize("is_polled", [False, True], ids=["told", "found"])
+@pytest.mark.parametrize("is_polled", [False, True], ids=["notified", "polled"])
 async def test_a_listener_that_is_cut_off_ends(notices, database, is_polled):
     _, listener = notices
     await postgres.run_commands(database.dsn, CUT.format("florin-listen"))
@@ -118,7 +118,7 @@ async def test_notifier_reconnects_after_a_lost_connection(notices, database):
 @needed
 async def test_notify_and_listen_fail_without_a_server(tmp_path):
     channel = PostgresNotificationChannel(
-        DatabaseConfig(f"postgresql://nobody@/none?host={tmp_path}")
+        DatabaseConfig(f"postgresql://user@/none?host={tmp_path}")
     )
     with pytest.raises(StoreError):
         await channel.publish("text")

@@ -96,7 +96,7 @@ def older(tmp_path):
     engine.dispose()
     rows = [
         ("fetched", CHAIN, '{"ref":"0xaa"}'),
-        ("told", CHAIN, '{"ref":"0xbb"}'),
+        ("unfetched", CHAIN, '{"ref":"0xbb"}'),
         ("solana", "solana:abc", '{"ref":"a memo"}'),
     ]
     with closing(sqlite3.connect(tmp_path / "florin.db")) as raw:
@@ -122,7 +122,11 @@ async def test_options_offered_by_an_older_release_are_read(older):
             option.id: option for option in await store.read(payments.list_options("pay_1", ["a"]))
         }
         result = {name: (option.reference, option.head) for name, option in options.items()}
-        assert result == {"fetched": ("0xaa", 40), "told": ("0xbb", None), "solana": (None, None)}
+        assert result == {
+            "fetched": ("0xaa", 40),
+            "unfetched": ("0xbb", None),
+            "solana": (None, None),
+        }
         assert [
             resolved_build.n
             for resolved_build in await store.read(

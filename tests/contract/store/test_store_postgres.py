@@ -201,7 +201,7 @@ class Idle:
 
 
 async def test_pool_reports_connections_in_use_and_waiting():
-    faults = [OSError("nobody listens")]
+    faults = [OSError("connection refused")]
 
     async def connect():
         if faults:

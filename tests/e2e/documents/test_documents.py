@@ -101,7 +101,7 @@ def test_every_documented_block_has_a_step_and_is_executed():
     places = {block.place for block in blocks}
     shown = {block.place for block in blocks if block.kind in SHOWN}
     assert STEPS.keys() <= places
-    assert places - shown <= STEPS.keys(), "nobody follows these"
+    assert places - shown <= STEPS.keys(), "no step follows these"
 
 
 # from the first payment on

@@ -232,11 +232,11 @@ async def test_direct_store_change_is_detected_within_half_a_second(silent):
 async def test_a_list_that_is_imported_here_is_in_force_there(two):
     bad = f"{CHAIN}:0x{'66' * 20}"
     assert not await two.other.app.screening.is_listed(bad)
-    begun = lists.ScreeningImport()
+    screening_import = lists.ScreeningImport()
     source = lists.ScreeningListSource("ofac", "00" * 32, None)
     app = two.service.service.app
-    await lists.add_part(app, begun, source, 0, [bad.rpartition(":")[2]])
-    await lists.finish_import(app, begun, force=False)
+    await lists.add_part(app, screening_import, source, 0, [bad.rpartition(":")[2]])
+    await lists.finish_import(app, screening_import, force=False)
     await wait_until(lambda: two.other.app.screening.is_listed(bad))
 
 

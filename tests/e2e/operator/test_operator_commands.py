@@ -256,7 +256,7 @@ def test_customer_data_is_exported_and_erased(forks, customer):
             3,
             "Not done: Customer not found (customer_not_found)",
         )
-        done = forks("customers", command, "nobody", home=home)
+        done = forks("customers", command, "unknown", home=home)
         assert done.status == 1
         assert get_refusal(done).startswith("Not done: Validation error: account: ")
         assert get_refusal(done).endswith(" (params_validation)")

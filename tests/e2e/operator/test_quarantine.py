@@ -159,7 +159,7 @@ async def test_worker_that_fails_is_a_condition_and_the_process_stays_ready(tmp_
     from florin_server.app import workers
 
     async def breaks(app):
-        raise KeyError("nobody foresaw this")
+        raise KeyError("unexpected error")
 
     breaks.__name__ = "forget_gas"
     monkeypatch.setattr(workers, "delete_old_gas", breaks)
@@ -220,7 +220,7 @@ async def test_lease_that_cannot_be_released_does_not_block_shutdown(tmp_path, m
 
     async def give_back(self):
         requests.append(self.account)
-        raise ValueError("nobody expects that")
+        raise ValueError("unexpected error")
 
     async with open_service(tmp_path / "home") as desk:
         keys = [sender.account for sender in desk.service.app.executors.values()]

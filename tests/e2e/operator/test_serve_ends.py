@@ -86,7 +86,7 @@ async def test_answering_and_settling_may_run_in_separate_processes(installation
     [
         ({"FLORIN_STORE": ""}, "SQLite supports one process"),
         ({"FLORIN_DEMO": "true"}, "FLORIN_DEMO=false"),
-        ({"FLORIN_STORE": "postgresql://nobody@127.0.0.1:1/none"}, "does not start"),
+        ({"FLORIN_STORE": "postgresql://user@127.0.0.1:1/none"}, "does not start"),
         ({"FLORIN_HOST": "0.0.0.0"}, "plain text"),
         ({"FLORIN_METRICS_PORT": "65535"}, "not 2 ports"),
     ],
@@ -104,7 +104,7 @@ async def test_impossible_serve_configuration_is_refused_in_a_sentence(
 
 
 async def test_why_a_service_does_not_start_is_json_where_the_log_is(installation):
-    env = {**installation.env, "FLORIN_STORE": "postgresql://nobody@127.0.0.1:1/none"}
+    env = {**installation.env, "FLORIN_STORE": "postgresql://user@127.0.0.1:1/none"}
     env |= {"FLORIN_LOG_FORMAT": "json"}
     for command in (["serve", "--workers", "2"], ["serve"]):
         done = await asyncio.to_thread(run_florin, *command, home=installation.home, **env)

@@ -181,7 +181,7 @@ async def test_a_price_that_jumps_is_not_offered(desk, shop):
 
 async def test_prices_are_refreshed_automatically(desk, shop):
     async def passing() -> None:
-        # the worker may not have begun to wait
+        # the worker may not wait yet
         desk.clock.advance(desk.service.app.settings.prices.refresh_s)
 
     for _ in range(3):

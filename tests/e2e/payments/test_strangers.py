@@ -1,6 +1,6 @@
 """A stranger obtains a buyer's signature, and can only use it to pay the merchant.
 
-The event of the first transaction with the signature settles the payment, whoever sends it.
+The event of the first transaction with the signature settles the payment, no matter who sends it.
 """
 
 from __future__ import annotations
@@ -128,10 +128,10 @@ class Stranger:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def stranger(desk) -> Stranger:
-    somebody = Stranger(desk)
-    coin = {"accounts": [somebody.key.address], "nativeWei": hex(10**19), "tokenUnits": "0x0"}
+    front_runner = Stranger(desk)
+    coin = {"accounts": [front_runner.key.address], "nativeWei": hex(10**19), "tokenUnits": "0x0"}
     await desk.chain.ask("florin_faucet", coin)
-    return somebody
+    return front_runner
 
 
 @dataclass

@@ -195,13 +195,13 @@ SPOILS = {
         lambda _: "processing",
         "is still processing",
     ),
-    "a refund that nobody sent": (
+    "a refund without a transaction": (
         ("refund", "status", "id"),
         "SELECT max(id) FROM refund",
         lambda _: "pending",
         "payments with a missing or unexpected refund",
     ),
-    "a transaction that nobody wrote down": (
+    "an unrecorded transaction": (
         ("chain_tx", "hash", "id"),
         "SELECT max(id) FROM chain_tx WHERE chain_id LIKE 'eip155:%'",
         lambda hash_: hash_[:-1],

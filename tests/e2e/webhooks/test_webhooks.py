@@ -258,11 +258,11 @@ async def test_oversized_response_counts_by_its_status_and_is_truncated(shop):
 
 async def test_unreachable_and_private_addresses_are_reported(shop):
     inside = await shop.call("POST", "", {"url": "https://10.1.2.3/hook"})
-    nobody = await shop.call("POST", "", {"url": "http://127.0.0.1:9/hook"})
+    unreachable = await shop.call("POST", "", {"url": "http://127.0.0.1:9/hook"})
     await shop.pay()
     (attempt,) = await shop.wait_failed(inside["endpoint"]["id"])
     assert attempt["error"].startswith("address_not_allowed: the host has no public address")
-    (attempt,) = await shop.wait_failed(nobody["endpoint"]["id"])
+    (attempt,) = await shop.wait_failed(unreachable["endpoint"]["id"])
     assert attempt["error"] == "connection_failed: the connection was refused"
 
 
