@@ -64,15 +64,15 @@ class Lab:
     report: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def headers(self, who: str) -> dict[str, str]:
-        """Return the REST credentials of a `merchant`, a `wallet` or `nobody`."""
+        """Return the REST credentials of a `merchant`, a `wallet` or `anonymous`."""
         if who == "merchant":
             names = {"Api-Key": "FLORIN_PARTNER_KEY", "Merchant-Id": "FLORIN_MERCHANT_ID"}
         elif who == "wallet":
             names = {"App-Id": "FLORIN_APP_ID", "Client-Id": "FLORIN_CLIENT_ID"}
-        elif who == "nobody":
+        elif who == "anonymous":
             names = {}
         else:
-            raise ValueError(f"who must be merchant, wallet or nobody, not {who}")
+            raise ValueError(f"who must be merchant, wallet or anonymous, not {who}")
         return {header: self.env[name] for header, name in names.items()}
 
     async def rest(

@@ -176,7 +176,7 @@ def forge(found_tools: Tools, *, long: bool = False) -> Mapping[str, Tried]:
     try:
         report: Mapping[str, Any] = json.loads(done.stdout)
     except json.JSONDecodeError:
-        raise RuntimeError(f"forge told nothing: {done.stderr[-2000:]}") from None
+        raise RuntimeError(f"forge returned no result: {done.stderr[-2000:]}") from None
     return {
         name.partition("(")[0]: Tried(
             passed=result["status"] == "Success",
@@ -209,7 +209,7 @@ def symbolic(found_tools: Tools) -> Mapping[str, bool]:
         seconds=1800,
     )
     if not report.exists():
-        raise RuntimeError(f"halmos told nothing: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise RuntimeError(f"halmos returned no result: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     test_results = json.loads(report.read_text())["test_results"]
     return {
         item["name"].partition("(")[0]: item["exitcode"] == 0
@@ -224,7 +224,7 @@ def slither(found_tools: Tools) -> list[tuple[str, str]]:
     report.unlink(missing_ok=True)
     done = found_tools.run("slither", ".", "--json", str(report), FOUNDRY_PROFILE="product")
     if not report.exists():
-        raise RuntimeError(f"slither told nothing: {done.stderr[-2000:]}")
+        raise RuntimeError(f"slither returned no result: {done.stderr[-2000:]}")
     findings: Sequence[Any] = json.loads(report.read_text())["results"].get("detectors", [])
     return sorted(
         {

@@ -31,18 +31,18 @@ IN_A_ROW = 3
 RETRIES = 3
 # points that no round reaches, and why
 UNPASSED = {
-    "money.payouts.payouts.list_identical": "asked only for payouts that the store lost",
+    "money.payouts.payouts.list_identical": "called only for payouts that the store lost",
     "money.payouts.payouts.claim": "likewise; payouts that are sent are claimed inside another one",
-    "operations.quarantine.count_open": "asked for conditions, which no worker waits for",
-    "db.generations.get_versions": "asked only where other processes may have the store",
-    "operations.leases.filter_held": "asked by processes that do not settle",
-    "operations.leases.release_all": "asked as a process starts, before its workers",
-    "operations.leases.release": "asked as a process ends, after its workers",
-    "features.webhooks.deliveries.shelve": "written beside a delivery that is set aside",
-    "money.outbox.older_releases.fill_page": "asked once processes of older releases have ended",
+    "operations.quarantine.count_open": "called for conditions, which no worker waits for",
+    "db.generations.get_versions": "called only where other processes can use the store",
+    "operations.leases.filter_held": "called by processes that do not settle",
+    "operations.leases.release_all": "called as a process starts, before its workers",
+    "operations.leases.release": "called as a process ends, after its workers",
+    "features.webhooks.deliveries.shelve": "written with a delivery that is quarantined",
+    "money.outbox.older_releases.fill_page": "called once processes of older releases have ended",
     "money.outbox.older_releases.release": "likewise",
-    "rail.EvmObserver.confirm_facts": "asked only where several nodes have to agree",
-    "rail.SolanaObserver.confirm_facts": "asked only where several nodes have to agree",
+    "rail.EvmObserver.confirm_facts": "called only where several nodes have to agree",
+    "rail.SolanaObserver.confirm_facts": "called only where several nodes have to agree",
 }
 _PAYMENTS = "expire_payments: money.payments.payments"
 # points reached only after another failure of an item

@@ -211,7 +211,7 @@ async def test_a_web_wallet_that_is_listed_shows_it_in_a_frame(browser, desk, wa
         forged = {"type": "IC_COMPLETE", "success": True, "data": {"fullName": "Eve"}}
         await page.evaluate(
             "(result) => { for (const message of [result, JSON.stringify(result), 'submit'])"
-            " frames[0].postMessage(one, '*'); }",
+            " frames[0].postMessage(message, '*'); }",
             forged,
         )
         inside = page.frames[1]

@@ -115,7 +115,7 @@ def test_partially_entered_place_is_the_place_to_complete():
     assert faults({**WHO, "porCountry": "fr", "porAddress": "Paris"}) == {"porCountry"}
 
 
-def test_nobodys_name_is_a_book():
+def test_name_has_at_most_1000_characters():
     assert faults({**DATA, "fullName": "x" * 1000}) == set()
     assert faults({**DATA, "fullName": "x" * 1001}) == {"fullName"}
 

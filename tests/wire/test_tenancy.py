@@ -94,7 +94,7 @@ def during(requests: list[str]) -> Iterator[list[str]]:
     results.extend(requests)
 
 
-def _nobodys(request: CallRequest) -> CallRequest:
+def _make_unknown(request: CallRequest) -> CallRequest:
     """Return the request for an object that never existed."""
     body = request.body
     if isinstance(body, dict) and "paymentId" in body:
@@ -109,14 +109,14 @@ async def test_foreign_id_gets_the_same_response_as_an_unknown_id(
 ):
     wallets = call.rule.family == access_pb2.CALLER_FAMILY_GATEWAY
     theirs = await call.good.make(desk, tenants["owner"])
-    nobodys = _nobodys(theirs)
+    unknown = _make_unknown(theirs)
     credential = tenants[who].headers
     if wallets:
         credential = await desk.wallet_app(live=True)
     headers = {**credential, **profile, "Request-Id": "same"}
     expected = call.good.foreign(deployed=profile is DEPLOYED)
     seen = []
-    for turn, request in enumerate((nobodys, theirs, nobodys, theirs)):
+    for turn, request in enumerate((unknown, theirs, unknown, theirs)):
         # a new key, so that nothing is repeated; its length is the same each time
         sent = {**headers, "Idempotency-Key": f"{call.name}-{who}-{turn}"[-64:]}
         with during(statements) as requests:

@@ -80,7 +80,7 @@ class PaymentScenario:
             "buyer": order.buyer,
             "amount": f"{order.cents} {order.currency}",
             "deed": str(order.behavior),
-            "told": self.seen_statuses,
+            "statuses": self.seen_statuses,
             "offered": self.offered_count,
             "asset": self.asset,
             "signed_us": self.signed_us,

@@ -136,7 +136,7 @@ async def test_an_older_file_is_previewed_without_being_changed(tmp_path):
 
 async def test_an_older_database_is_previewed_without_being_changed(folders):
     if postgres.POSTGRES not in ENGINES:
-        pytest.skip("PostgreSQL was not asked for")
+        pytest.skip("PostgreSQL is not selected")
     from florin_server.db.migrations.postgres import upgrade
 
     where = postgres.create_empty_database(folders["one"])

@@ -167,7 +167,7 @@ async def test_healthy_node_answers_when_the_first_returns_unusable_responses(wr
         assert [
             event.ref for event in await result.rail.observer.find_settlement_events([item])
         ] == [reference]
-        # the other node is now asked first
+        # the other node is now called first
         before = result.proxies[0].requests
         assert await result.rail.observer.find_settlement_events([item])
         assert result.proxies[0].requests == before

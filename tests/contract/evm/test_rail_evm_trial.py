@@ -228,7 +228,7 @@ async def test_accounts_whose_answers_are_too_long_harm_only_themselves(lab):
         make_reply("yes"),
         make_reply("0x" + "ff" * 32),
     ],
-    ids=["reverted", "refused", "empty", "nonsense", "more than was asked"],
+    ids=["reverted", "refused", "empty", "nonsense", "too many results"],
 )
 async def test_a_node_that_cannot_try_many_tries_each(lab, change):
     value = await sold(lab, *range(3))

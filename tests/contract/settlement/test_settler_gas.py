@@ -283,7 +283,7 @@ async def test_payer_settling_first_is_charged_for_the_failed_transaction(shop):
     assert (await get_budget_usage(shop)).total_failed_gas > 0
 
 
-async def test_a_transaction_of_many_that_is_reverted_is_nobodys_fault(shop, caplog):
+async def test_reverted_transaction_of_many_payments_is_charged_to_no_payer(shop, caplog):
     paid = [await shop.create_processing_payment(make_buyer(300 + number)) for number in range(4)]
     await shop.fault(kind="revert", times=1)
     await shop.turn()

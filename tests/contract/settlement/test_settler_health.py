@@ -101,7 +101,7 @@ async def test_other_words_change_no_alarm(shop, monkeypatch):
 
 async def test_a_confirm_looks_at_no_other_payment(shop, monkeypatch):
     def refuse():
-        raise AssertionError("a confirm asked for the health of the chain")
+        raise AssertionError("a confirm requested the health of the chain")
 
     await shop.create_processing_payment(make_buyer(5))
     with monkeypatch.context() as patched:

@@ -179,7 +179,7 @@ async def test_payment_accepted_since_the_last_comparison_is_left_to_the_blocks(
     await blocks.poll()
     await DirectPayments(shop.app, shop.lab.rail, blocks).adopt(open_payments.items_by_ref)
     assert open_payments.has_event(item)
-    # facts that blocks showed are not asked for, whenever the payment was accepted
+    # facts that blocks showed are not requested, whenever the payment was accepted
     assert open_payments.list_unseen(at_us) == open_payments.list_unseen(at_us - 1) == []
     # the proof is dropped together with the ended payment
     open_payments.remove({item.payment.id})

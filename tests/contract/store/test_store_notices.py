@@ -32,7 +32,7 @@ from tests.support.store_factories import LATER_US, NOW_US, open_engine_store
 from tests.support.until import wait_until
 
 needed = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
 

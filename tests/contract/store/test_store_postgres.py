@@ -34,7 +34,7 @@ from tests.support.store_factories import (
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 ENGINES = [each_engine for each_engine in postgres.list_engines() if each_engine != postgres.SQLITE]
 

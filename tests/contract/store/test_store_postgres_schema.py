@@ -21,7 +21,7 @@ from tests.support.store_factories import create_payment
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 
 _COLUMNS = """

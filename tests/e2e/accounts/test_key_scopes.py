@@ -83,7 +83,7 @@ async def test_invalid_key_change_is_refused(desk, operator, tenant):
     assert await code(operator, wallet, scopes=[READ, REFUND]) == (400, "params_validation")
     assert await code(operator, wallet, name="x" * 65) == (400, "params_validation")
     assert await code(operator, wallet, name="a\nb") == (400, "params_validation")
-    assert await code(operator, "nobodys1", name="x") == (404, "api_key_not_found")
+    assert await code(operator, "unknown1", name="x") == (404, "api_key_not_found")
     await desk.revoke(tenant.key_id)
     # a revoked key does not come back
     assert await code(operator, tenant.key_id, scopes=[READ]) == (400, "invalid_state")

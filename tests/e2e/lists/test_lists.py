@@ -385,7 +385,7 @@ async def test_a_fiat_amount_that_32_bits_do_not_hold_is_null_in_the_older_list(
 async def test_the_older_list_knows_the_partners_own_merchants_only(desk, shop):
     _, live_key = await desk.key(shop.partner.id, live=True)
     for merchant_id, key in (
-        ("mrch_nobody", shop.secret),
+        ("mrch_unknown", shop.secret),
         (desk.env["FLORIN_MERCHANT_ID"], shop.secret),
         (shop.merchant.id, live_key),
     ):

@@ -17,7 +17,7 @@ TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = 
 
 sqlite_only = pytest.mark.skipif(postgres.get_engine() != postgres.SQLITE, reason="moves a file")
 needs_postgres = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 pytestmark = pytest.mark.long
 

@@ -26,7 +26,7 @@ from tests.support.until import wait_until
 
 pytestmark = pytest.mark.long
 needs_postgres = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 FUNDS, LEASED = ConditionName.RELAYER_FUNDS_LOW, ConditionName.SETTLEMENT_LEASED_ELSEWHERE
 POOR = "the relayer holds 1 wei"

@@ -17,7 +17,7 @@ from tests.support.until import wait_until
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),
 ]
 

@@ -20,7 +20,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),
 ]
 
