@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
+import itertools
 import json
+import keyword
 import re
 import tomllib
 from collections import Counter
@@ -85,6 +88,67 @@ def test_survivors_need_reasons_and_most_must_be_killed(killed, reasons, code, c
     assert verdict(results, reasons) == code
     result = NAME in capsys.readouterr().out
     assert result is not ("a < b" in str(reasons) or "*" in str(reasons))
+
+
+def read_function_lines(name: str) -> list[str]:
+    """Return the lines of a function, by its dotted name."""
+    *parts, last = name.split(".")
+    path = ROOT / "server"
+    while (path / parts[0]).is_dir():
+        path /= parts.pop(0)
+    text = (path / f"{parts.pop(0)}.py").read_text()
+    node: Any = ast.parse(text)
+    for part in (*parts, last):
+        node = next(item for item in node.body if getattr(item, "name", "") == part)
+    return [line.strip() for line in text.splitlines()[node.lineno - 1 : node.end_lineno]]
+
+
+def list_names(code: str) -> set[str]:
+    """Return the names in a line of code, without keywords and texts."""
+    plain = re.sub(r"\"[^\"]*\"|'[^']*'", "", code)
+    return {*re.findall(r"[A-Za-z_]\w*", plain)} - {*keyword.kwlist}
+
+
+def is_change_of(line: str, mutant: str) -> bool:
+    """Return whether a mutant can be a change of the line: in one place, and with its names."""
+    # mutmut swaps methods that search from the left and from the right
+    line, mutant = (re.sub(r"\.r(partition|find|split)\(", r".\1(", s) for s in (line, mutant))
+    start = count_shared(line, mutant)
+    shared = start + count_shared(line[start:][::-1], mutant[start:][::-1])
+    return list_names(mutant) <= list_names(line) and shared >= LEAST_SHARED * len(line)
+
+
+def count_shared(first: str, second: str) -> int:
+    """Return how many characters two texts share at their start."""
+    pairs = zip(first, second, strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+# in the shortest lines, such as `return False`, half of the text is changed
+LEAST_SHARED = 0.5
+
+
+@pytest.mark.parametrize("name", tomllib.loads(REASONS.read_text()))
+def test_every_quoted_mutant_is_a_change_of_its_function(name):
+    lines = read_function_lines(name)
+    for mutant in tomllib.loads(REASONS.read_text())[name]:
+        if mutant != "*":
+            assert any(is_change_of(line, mutant) for line in lines), mutant
+
+
+@pytest.mark.parametrize(
+    ("line", "mutant", "is_change"),
+    [
+        ("return True", "return False", True),
+        ("x = find(first, second, strict=True)", "x = find(first, second, )", True),
+        ("a, b = text.rpartition(':')", "a, b = text.partition(':')", True),
+        ("x = g(a) if a else None", "x = g(a) if (a) or True else None", True),
+        ("x = f(b, strict=True)", "x = f(a, strict=False)", False),
+        ("count = 1", "return 2", False),
+    ],
+)
+def test_stale_quote_is_not_a_change_of_a_line(line, mutant, is_change):
+    assert is_change_of(line, mutant) is is_change
 
 
 @pytest.mark.parametrize("name", tomllib.loads(REASONS.read_text()))

@@ -11,7 +11,7 @@ from florin_server.base.clock import Clock
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.store import Store
 from florin_server.domain.errors import ApiError, ErrorCode, GrpcStatus
-from florin_server.idempotency.store import key_leases as key_turns
+from florin_server.idempotency.store import key_leases
 from florin_server.idempotency.store.responses import IdempotencyClaim
 
 # interval of polls while another process has the lease; the first polls come sooner
@@ -48,8 +48,8 @@ class KeyLeases:
             wait_s = min(2 * wait_s, _POLL_MAX_S)
 
     async def bind(self, claim: IdempotencyClaim) -> None:
-        """Bind the key to its request, and release the lease; errors as in `key_turns.bind`."""
-        await self._store.write(key_turns.bind(claim, self._process))
+        """Bind the key to its request, and release the lease; errors as in `key_leases.bind`."""
+        await self._store.write(key_leases.bind(claim, self._process))
 
     def release(self, scope: str, key: str, on_released: Callable[[], None]) -> None:
         """Release a lease in the background, retried while the store is unavailable."""
@@ -59,7 +59,7 @@ class KeyLeases:
         task.add_done_callback(lambda _: on_released())
 
     async def _try_acquire(self, claim: IdempotencyClaim) -> tuple[bool, bytes | None]:
-        task = asyncio.ensure_future(self._store.write(key_turns.acquire(claim, self._process)))
+        task = asyncio.ensure_future(self._store.write(key_leases.acquire(claim, self._process)))
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -70,7 +70,7 @@ class KeyLeases:
     async def _release(self, scope: str, key: str) -> None:
         while True:
             try:
-                await self._store.write(key_turns.release(scope, key, self._process))
+                await self._store.write(key_leases.release(scope, key, self._process))
             except (StoreError, ApiError):
                 await self._clock.sleep(_RETRY_S)
             else:
