@@ -136,7 +136,7 @@ GROUPS = {
         (
             "contract/access/test_shared_*.py",
             "unit/test_limits.py",
-            "unit/test_places.py",
+            "unit/test_stream_slots.py",
             "unit/test_pending_counts.py",
         ),
         (postgres.SQLITE, postgres.POSTGRES),
