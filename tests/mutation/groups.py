@@ -44,7 +44,7 @@ GROUPS = {
             "e2e/solana/test_solana_receiving.py",
             "e2e/solana/test_solana_rent.py",
             "wire/test_crowding.py",
-            "wire/test_standing.py",
+            "wire/test_credential_status.py",
         ),
     ),
     "settle": Group(
@@ -114,7 +114,7 @@ GROUPS = {
             "unit/test_idempotency_keys.py",
             "wire/test_crowding.py",
             "wire/test_remembered.py",
-            "wire/test_standing.py",
+            "wire/test_credential_status.py",
         ),
         # where other processes share the store
         (postgres.SQLITE, postgres.POSTGRES),
