@@ -95,7 +95,7 @@ GROUPS = {
             "wire/test_credentials.py",
             "wire/test_crowding.py",
             "wire/test_matrix.py",
-            "wire/test_remembered.py",
+            "wire/test_account_cache.py",
             "wire/test_tenancy.py",
         ),
     ),
@@ -113,7 +113,7 @@ GROUPS = {
             "e2e/accounts/test_merchants.py",
             "unit/test_idempotency_keys.py",
             "wire/test_crowding.py",
-            "wire/test_remembered.py",
+            "wire/test_account_cache.py",
             "wire/test_credential_status.py",
         ),
         # where other processes share the store
