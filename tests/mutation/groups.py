@@ -43,7 +43,7 @@ GROUPS = {
             "e2e/operator/test_sanctions.py",
             "e2e/solana/test_solana_receiving.py",
             "e2e/solana/test_solana_rent.py",
-            "wire/test_crowding.py",
+            "wire/test_shared_budgets.py",
             "wire/test_credential_status.py",
         ),
     ),
@@ -93,7 +93,7 @@ GROUPS = {
             "e2e/operator/test_operator_listener.py",
             "unit/test_access_rules.py",
             "wire/test_credentials.py",
-            "wire/test_crowding.py",
+            "wire/test_shared_budgets.py",
             "wire/test_matrix.py",
             "wire/test_account_cache.py",
             "wire/test_tenancy.py",
@@ -112,7 +112,7 @@ GROUPS = {
             "e2e/payments/test_idempotency.py",
             "e2e/accounts/test_merchants.py",
             "unit/test_idempotency_keys.py",
-            "wire/test_crowding.py",
+            "wire/test_shared_budgets.py",
             "wire/test_account_cache.py",
             "wire/test_credential_status.py",
         ),
@@ -121,7 +121,7 @@ GROUPS = {
     ),
     "limits": Group(
         ("limits/service/limits.py",),
-        ("unit/test_limits.py", "wire/test_crowding.py", "wire/test_limits.py"),
+        ("unit/test_limits.py", "wire/test_shared_budgets.py", "wire/test_limits.py"),
     ),
     "shared limits": Group(
         (
