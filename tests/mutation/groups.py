@@ -33,7 +33,7 @@ GROUPS = {
             "contract/settlement/test_settler_reorg.py",
             "e2e/operator/test_blocked_accounts.py",
             "e2e/payments/test_builds.py",
-            "e2e/payments/test_chain_gone.py",
+            "e2e/payments/test_removed_chain.py",
             "e2e/capture/test_capture.py",
             "e2e/capture/test_capture_strangers.py",
             "e2e/payments/test_confirm.py",
