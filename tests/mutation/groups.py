@@ -62,7 +62,7 @@ GROUPS = {
             "e2e/solana/test_solana_nonces.py",
             "e2e/solana/test_solana_quotes.py",
             "e2e/solana/test_solana_receiving.py",
-            "e2e/solana/test_solana_stories.py",
+            "e2e/solana/test_solana_payments.py",
         ),
     ),
     "journal": Group(
