@@ -35,7 +35,7 @@ GROUPS = {
             "e2e/payments/test_builds.py",
             "e2e/payments/test_removed_chain.py",
             "e2e/capture/test_capture.py",
-            "e2e/capture/test_capture_strangers.py",
+            "e2e/capture/test_capture_third_parties.py",
             "e2e/payments/test_confirm.py",
             "e2e/payments/test_confirm_races.py",
             "e2e/payments/test_deadlines.py",
