@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 # the original text, and its replacement
-HOLES: Mapping[str, tuple[str, str]] = {
+PLANTED_BUGS: Mapping[str, tuple[str, str]] = {
     "the end is no part of the nonce": ("                p.validBefore,\n", "                0,\n"),
     "the way is no part of the nonce": ("                kind,\n", "                0,\n"),
     "a direct payment is made twice": ("isPaid[p.from][nonce] = true;", ""),
@@ -13,7 +13,7 @@ HOLES: Mapping[str, tuple[str, str]] = {
         "if (p.fee > 0) _transfer(p.token, p.feeTo, p.fee);",
         "",
     ),
-    "whoever calls pays in another's name": (
+    "any caller pays in the name of another account": (
         "if (msg.sender != p.from) revert NotTheBuyer();",
         "",
     ),

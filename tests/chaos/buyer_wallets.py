@@ -11,9 +11,9 @@ from eth_account import Account
 from florin_sandbox.devnet.evm import DEVNET
 from solders.keypair import Keypair
 
-from tests.chaos.chaos_service import FACTORY, Stage
-from tests.chaos.plan import Mood, Order, Way
-from tests.chaos.service_client import POLL_S, ChainRefused, Till
+from tests.chaos.chaos_service import FACTORY, ChaosEnvironment
+from tests.chaos.plan import BuyerBehavior, Order, Way
+from tests.chaos.service_client import POLL_S, ChainRefused, ServiceClient
 from tests.support.chain import ChainClient
 from tests.support.contract_accounts import (
     ContractAccount,
@@ -33,7 +33,7 @@ _HELPER = Way.EIP3009, 10**6
 _VAULTS = 10**6 + 1
 
 
-class Purse(EvmTestWallet):
+class BuyerWallet(EvmTestWallet):
     """A wallet that sends one transaction after another, repeatedly until each is in a block."""
 
     def __init__(self, secret: bytes) -> None:
@@ -102,7 +102,7 @@ class Purse(EvmTestWallet):
                 raise
 
 
-class SmartPurse:
+class ContractBuyerWallet:
     """An account that its first payment creates."""
 
     def __init__(self, smart: ContractAccount) -> None:
@@ -129,13 +129,13 @@ class Codes:
         return self.switched if self.watched and order.variant % 3 else self.odd
 
 
-class SolanaPurse(SolanaTestWallet):
+class SolanaBuyerWallet(SolanaTestWallet):
     def __init__(self, secret: bytes) -> None:
         self.key = Keypair.from_seed(secret)
         self.address = str(self.key.pubkey())
 
 
-class Purses:
+class BuyerWallets:
     """The wallets of all buyers of a plan, filled by the faucets."""
 
     def __init__(self, seed: int, orders: tuple[Order, ...], *, embedded: bool) -> None:
@@ -144,23 +144,23 @@ class Purses:
         self._embedded = embedded
         self.codes = Codes(watched=not embedded)
         self.evm: dict[tuple[Way, int], Any] = {}
-        self.solana: dict[tuple[Way, int], SolanaPurse] = {}
+        self.solana: dict[tuple[Way, int], SolanaBuyerWallet] = {}
         for order in orders:
             key = (order.way, order.buyer)
-            if order.mood is Mood.CREATOR:
-                self.evm[key] = SmartPurse(self._make_smart_account(order))
+            if order.behavior is BuyerBehavior.CREATOR:
+                self.evm[key] = ContractBuyerWallet(self._make_smart_account(order))
             elif order.way.is_on_solana:
-                self.solana.setdefault(key, SolanaPurse(self._secret(key)))
+                self.solana.setdefault(key, SolanaBuyerWallet(self._secret(key)))
             else:
-                self.evm.setdefault(key, Purse(self._secret(key)))
-            if order.mood is Mood.MOVER:
-                self.evm.setdefault(vault := _get_vault_key(key), Purse(self._secret(vault)))
-        self.helper = self.evm[_HELPER] = Purse(self._secret(_HELPER))
+                self.evm.setdefault(key, BuyerWallet(self._secret(key)))
+            if order.behavior is BuyerBehavior.MOVER:
+                self.evm.setdefault(vault := _get_vault_key(key), BuyerWallet(self._secret(vault)))
+        self.helper = self.evm[_HELPER] = BuyerWallet(self._secret(_HELPER))
 
-    def vault(self, order: Order) -> Purse:
+    def vault(self, order: Order) -> BuyerWallet:
         """Return the wallet to which a buyer moves its money."""
-        purse: Purse = self.evm[_get_vault_key((order.way, order.buyer))]
-        return purse
+        wallet: BuyerWallet = self.evm[_get_vault_key((order.way, order.buyer))]
+        return wallet
 
     def _make_smart_account(self, order: Order) -> ContractAccount:
         owner = Account.from_key(self._secret((order.way, order.buyer)))
@@ -168,41 +168,43 @@ class Purses:
             return make_contract_account(owner, order.n)
         return make_account_by_factory(FACTORY, owner, BURNS_IN_ODD_BLOCKS, order.n)
 
-    def get_purse(self, order: Order) -> Any:
+    def get_wallet(self, order: Order) -> Any:
         key = (order.way, order.buyer)
         return self.solana[key] if order.way.is_on_solana else self.evm[key]
 
     def _secret(self, key: tuple[Way, int]) -> bytes:
         return hashlib.sha256(f"chaos {self._seed} {key[0]} {key[1]}".encode()).digest()
 
-    async def fund(self, till: Till, stage: Stage) -> None:
+    async def fund(self, service_client: ServiceClient, environment: ChaosEnvironment) -> None:
         """Fill all wallets from the faucets, and the relayers of foreign chains."""
-        accounts = [purse.address for purse in self.evm.values()]
+        accounts = [wallet.address for wallet in self.evm.values()]
         for start in range(0, len(accounts), _FAUCET_MAX):
             part = accounts[start : start + _FAUCET_MAX]
             tokens = [token.address for token in DEVNET.tokens]
-            await till.evm.ask("florin_faucet", {"accounts": part, "tokens": tokens})
-        owners = [purse.address for purse in self.solana.values()]
+            await service_client.evm.ask("florin_faucet", {"accounts": part, "tokens": tokens})
+        owners = [wallet.address for wallet in self.solana.values()]
         for start in range(0, len(owners), _FAUCET_MAX):
             part = owners[start : start + _FAUCET_MAX]
-            await till.solana.ask("florin_faucet", {"accounts": part})
-        if not stage.embedded:
+            await service_client.solana.ask("florin_faucet", {"accounts": part})
+        if not environment.embedded:
             gift = {"nativeWei": hex(10**21), "tokenUnits": "0x0"}
-            await till.evm.ask("florin_faucet", {"accounts": [*stage.relayers()], **gift})
+            await service_client.evm.ask(
+                "florin_faucet", {"accounts": [*environment.relayers()], **gift}
+            )
             gift = {"tokens": [], "lamports": 10**12}
-            treasuries = stage.treasuries()
-            accounts = [stage.solana_relayer, treasuries[1]]
-            await till.solana.ask("florin_faucet", {"accounts": accounts, **gift})
+            treasuries = environment.treasuries()
+            accounts = [environment.solana_relayer, treasuries[1]]
+            await service_client.solana.ask("florin_faucet", {"accounts": accounts, **gift})
             # money for refunds before the first payment is received
             tokens = [token.address for token in DEVNET.tokens]
             gift = {"accounts": [treasuries[0]], "tokens": tokens, "nativeWei": hex(10**21)}
-            await till.evm.ask("florin_faucet", gift)
-            await till.solana.ask("florin_faucet", {"accounts": [treasuries[1]]})
+            await service_client.evm.ask("florin_faucet", gift)
+            await service_client.solana.ask("florin_faucet", {"accounts": [treasuries[1]]})
         else:
             # the euro too, in which few buyers pay
-            gift = {"accounts": [stage.treasuries()[0]], "tokens": [DEVNET.euro.address]}
-            await till.evm.ask("florin_faucet", {**gift, "nativeWei": "0x0"})
-        evm, helper = till.evm, self.helper
+            gift = {"accounts": [environment.treasuries()[0]], "tokens": [DEVNET.euro.address]}
+            await service_client.evm.ask("florin_faucet", {**gift, "nativeWei": "0x0"})
+        evm, helper = service_client.evm, self.helper
         for name, runtime in (
             ("switched", SWITCHED),
             ("odd", BURNS_IN_ODD_BLOCKS),
@@ -210,20 +212,26 @@ class Purses:
         ):
             place = await helper.deploy(evm, bytes.fromhex(runtime))
             setattr(self.codes, name, place.rpartition(":")[2].lower())
-        burners = [order for order in self._orders if order.mood in {Mood.BURNER, Mood.TURNCOAT}]
+        burners = [
+            order
+            for order in self._orders
+            if order.behavior in {BuyerBehavior.BURNER, BuyerBehavior.TURNCOAT}
+        ]
         await asyncio.gather(
             *(
-                self.get_purse(order).delegate(evm, self.codes.get_burning_code(order))
+                self.get_wallet(order).delegate(evm, self.codes.get_burning_code(order))
                 for order in burners
-                if order.mood is Mood.BURNER
+                if order.behavior is BuyerBehavior.BURNER
             )
         )
         if not self._embedded:
-            await till.set_burners([self.get_purse(order).address.lower() for order in burners])
+            await service_client.set_burners(
+                [self.get_wallet(order).address.lower() for order in burners]
+            )
         # accounts with code that cannot sign
-        non_signers = [purse for (way, _), purse in self.evm.items() if way is Way.DIRECT]
+        non_signers = [wallet for (way, _), wallet in self.evm.items() if way is Way.DIRECT]
         await asyncio.gather(
-            *(purse.delegate(till.evm, NON_SIGNING_ADDRESS) for purse in non_signers)
+            *(wallet.delegate(service_client.evm, NON_SIGNING_ADDRESS) for wallet in non_signers)
         )
 
 

@@ -48,10 +48,10 @@ from florin_server.settings import (
 from solders.keypair import Keypair
 
 from tests.chaos.fast_clock import SPEED, QuickClock
-from tests.chaos.front_runner import Stranger
+from tests.chaos.front_runner import FrontRunner
 from tests.chaos.node import Node
 from tests.chaos.plan import CONFIRMATIONS, Kill
-from tests.chaos.planted_bugs import HOLES
+from tests.chaos.planted_bugs import PLANTED_BUGS
 from tests.support.contract_accounts import UNIVERSAL
 from tests.support.evm_harness import make_asset, make_euro_asset
 from tests.support.service import NO_LIMITS
@@ -72,7 +72,7 @@ FEES = {"fee_fixed": 7, "fee_basis_points": 100}
 # on foreign chains: creates anything on request
 FACTORY = "0x" + "fa" * 20
 # merchants whose destinations are attackers' wallets
-CROOKS = tuple(f"mrch_of_crook_{n}" for n in range(3))
+ATTACKING_MERCHANTS = tuple(f"mrch_of_attacker_{n}" for n in range(3))
 # The limits that attackers meet. The budgets are minimal, so that chaos runs exhaust them; a
 # payer's budget leaves room for strangers who are faster than we are.
 FAILED_GAS = FailedGasSettings(
@@ -89,19 +89,19 @@ LIMITS = NO_LIMITS.model_copy(
 OPTIONS = {"options_per_caller": 20, "options_per_payment": 100}
 
 
-def get_crook_wallet(n: int) -> Keypair:
-    """Return the wallet to which a crook's merchant is settled."""
+def get_attacker_wallet(n: int) -> Keypair:
+    """Return the wallet to which an attacker's merchant is settled."""
     return Keypair.from_seed(bytes([0x5C, n]) * 16)
 
 
 @dataclass(frozen=True)
-class Stage:
+class ChaosEnvironment:
     """The folder of one run, through which its processes communicate."""
 
     root: Path
     embedded: bool
     keys: int = 1
-    hole: str = ""  # the bug planted in the service
+    bug: str = ""  # the bug planted in the service
 
     @property
     def home(self) -> StateFolder:
@@ -221,32 +221,34 @@ class Stage:
 # ---- the chains
 
 
-async def run_chains(stage: Stage, seed: int, count: int, ready: Callable[[], None]) -> None:
+async def run_chains(
+    environment: ChaosEnvironment, seed: int, count: int, ready: Callable[[], None]
+) -> None:
     """Run both chains, each with nodes in front of it, until the process is killed."""
-    clock = QuickClock(stage.clock)
+    clock = QuickClock(environment.clock)
     evm = await EvmDevChain.open(
-        stage.root / "evm.db",
+        environment.root / "evm.db",
         EvmDevSettings(
             block_interval_s=BLOCK_S, clock=clock, code={FACTORY: bytes.fromhex(UNIVERSAL)}
         ),
     )
     solana = await SolanaDevChain.open(
-        stage.root / "solana.db",
+        environment.root / "solana.db",
         SolanaDevSettings(slot_s=SLOT_S, finalized_slots=FINALIZED_SLOTS, clock=clock),
     )
     rpc = JsonRpcClient(LocalTransport(evm.handle))
-    stranger = Stranger(rpc, f"stranger {seed}")
-    await rpc.call("florin_faucet", {"accounts": [stranger.address], "nativeWei": hex(10**21)})
+    front_runner = FrontRunner(rpc, f"front-runner {seed}")
+    await rpc.call("florin_faucet", {"accounts": [front_runner.address], "nativeWei": hex(10**21)})
     urls: dict[str, Any] = {"evm_nodes": [], "solana_nodes": []}
     for n in range(count):
         for name, node in (
-            ("evm_nodes", Node(evm.handle, f"evm {seed} {n}", stranger)),
+            ("evm_nodes", Node(evm.handle, f"evm {seed} {n}", front_runner)),
             ("solana_nodes", Node(solana.handle, f"solana {seed} {n}")),
         ):
             urls[name].append(await node.serve())
     for name, chain in (("evm", evm), ("solana", solana)):
         urls[name] = f"http://127.0.0.1:{await chain.serve_http()}"
-    stage.write_facts("chains", urls)
+    environment.write_facts("chains", urls)
     ready()
     await asyncio.Event().wait()
 
@@ -290,32 +292,34 @@ def _watch_relay(relay: Any, inner: Callable[..., Awaitable[None]], steps: Steps
     relay.broadcast = broadcast
 
 
-async def serve(stage: Stage, kill: Kill | None, ready: Callable[[], None]) -> None:
+async def serve(
+    environment: ChaosEnvironment, kill: Kill | None, ready: Callable[[], None]
+) -> None:
     """Run the service until it is stopped."""
     logging.basicConfig(
-        filename=stage.log,
+        filename=environment.log,
         level=logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s %(message)s",
     )
-    install_keys(stage)
+    install_keys(environment)
     shorten_node_pauses()
-    if stage.hole:
-        HOLES[stage.hole].plant()
+    if environment.bug:
+        PLANTED_BUGS[environment.bug].plant()
     # before the shop has opened there is nothing to lose
-    steps = Steps(kill, counting=(stage.root / "shop.json").exists())
+    steps = Steps(kill, counting=(environment.root / "shop.json").exists())
     watch_broadcasts(steps)
     service = await FlorinService.start(
-        stage.settings(), clock=QuickClock(stage.clock), fault_hook=steps
+        environment.settings(), clock=QuickClock(environment.clock), fault_hook=steps
     )
     ended = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, ended.set)
-    await open_shop(stage, service)
+    await open_shop(environment, service)
     steps.counting = True
     tasks = [
         asyncio.create_task(ended.wait()),
         asyncio.create_task(service.workers.wait_for_failure()),
     ]
-    recording = asyncio.create_task(record_memory(stage, service))
+    recording = asyncio.create_task(record_memory(environment, service))
     ready()
     await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     if not ended.is_set():
@@ -331,26 +335,26 @@ def shorten_node_pauses() -> None:
         setattr(health, name, getattr(health, name) / SPEED)
 
 
-def install_keys(stage: Stage) -> None:
+def install_keys(environment: ChaosEnvironment) -> None:
     """Give the service keys without a keystore."""
     inner = ChainKeyring.get_relayers
-    ChainKeyring.get_relayers = lambda self, chain: (*inner(self, chain), *stage.extra_keys)
+    ChainKeyring.get_relayers = lambda self, chain: (*inner(self, chain), *environment.extra_keys)
     ChainKeyring.find_treasury = lambda *_: TREASURY
     ChainKeyring.find_solana_treasury = lambda *_: SOLANA_TREASURY
 
 
-async def record_memory(stage: Stage, service: FlorinService) -> None:
+async def record_memory(environment: ChaosEnvironment, service: FlorinService) -> None:
     """Record the most settlement events remembered, in this life or an earlier one."""
-    highest = stage.read_facts("memory") if (stage.root / "memory.json").exists() else 0
+    highest = environment.read_facts("memory") if (environment.root / "memory.json").exists() else 0
     while True:
         count = sum(worker.health().remembered_events for worker in service.app.settlers.values())
         if count > highest:
             highest = count
-            stage.write_facts("memory", highest)
+            environment.write_facts("memory", highest)
         await asyncio.sleep(MEMORY_READ_S)
 
 
-async def open_shop(stage: Stage, service: FlorinService) -> None:
+async def open_shop(environment: ChaosEnvironment, service: FlorinService) -> None:
     """Create the merchants, and publish the service's address."""
     app = service.app
     if await demo.is_empty(app):
@@ -365,20 +369,22 @@ async def open_shop(stage: Stage, service: FlorinService) -> None:
             "FLORIN_APP_ID": accounts.wallet.app_id,
             "FLORIN_CLIENT_ID": "chaos",
         }
-        stage.write_facts("credentials", credentials)
+        environment.write_facts("credentials", credentials)
         await app.store.write(_store_accounts(accounts))
-    if stage.embedded:
+    if environment.embedded:
         urls = {"evm": service.evm_rpc_url, "solana": service.solana_rpc_url}
-        stage.write_facts("chains", urls)
-    stage.write_facts("shop", {"url": service.http_url, "operator": service.grpc.operator_target})
+        environment.write_facts("chains", urls)
+    environment.write_facts(
+        "shop", {"url": service.http_url, "operator": service.grpc.operator_target}
+    )
 
 
 @operation
 def _store_accounts(accounts: demo.DemoAccounts) -> Op[None]:
     yield from demo.put(accounts)
     yield from merchants.put_merchant(replace(accounts.merchant, id=TREASURY_MERCHANT))
-    for n, merchant_id in enumerate(CROOKS):
+    for n, merchant_id in enumerate(ATTACKING_MERCHANTS):
         yield from merchants.put_merchant(replace(accounts.merchant, id=merchant_id))
-        account = f"{SOLANA_DEVNET.chain_id}:{get_crook_wallet(n).pubkey()}"
+        account = f"{SOLANA_DEVNET.chain_id}:{get_attacker_wallet(n).pubkey()}"
         destination = Destination(f"crypto_{merchant_id}", merchant_id, ASSETS[0], account)
         yield from destinations.put_destination(destination)

@@ -64,7 +64,7 @@ class Campaign:
 
     installation: ProcessInstallation
     skewed_installation: ProcessInstallation
-    stories: int
+    payment_runs: int
     blind: bool = False
     acknowledged: Acknowledgements = field(default_factory=Acknowledgements)
     bad: list[str] = field(default_factory=list)
@@ -142,11 +142,11 @@ class Campaign:
         self, people: list[Customer], runs: list[asyncio.Task[None]]
     ) -> None:
         """Return when more payments have ended, through both machines."""
-        expected = [customer.stories + self.stories for customer in people]
+        expected = [customer.payment_runs + self.payment_runs for customer in people]
         await wait_while_paying(
             runs,
             lambda: all(
-                customer.stories >= n for customer, n in zip(people, expected, strict=True)
+                customer.payment_runs >= n for customer, n in zip(people, expected, strict=True)
             ),
         )
 
@@ -169,13 +169,13 @@ class Campaign:
 
 
 async def campaign(
-    folder: Path, stories: int, clocks_s: Sequence[int], *, blind: bool = False
+    folder: Path, payment_runs: int, clocks_s: Sequence[int], *, blind: bool = False
 ) -> dict[str, Any]:
     """Return counts of what happened; `bad` lists the violations."""
     async with open_installation(folder) as installation:
         home = folder / "elsewhere" / "home"
         await asyncio.to_thread(shutil.copytree, installation.home, home)
-        run = Campaign(installation, replace(installation, home=home), stories, blind)
+        run = Campaign(installation, replace(installation, home=home), payment_runs, blind)
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with aiohttp.ClientSession(connector=connector) as session:
             for ahead_s in clocks_s:
@@ -197,10 +197,10 @@ async def campaign(
 
 def main() -> None:
     arguments = [text for text in sys.argv[1:] if text != "blind"]
-    stories, *clocks_s = map(int, arguments or ("20", *map(str, CLOCKS_S)))
+    payment_runs, *clocks_s = map(int, arguments or ("20", *map(str, CLOCKS_S)))
     blind = "blind" in sys.argv
     with tempfile.TemporaryDirectory() as folder:
-        results = uvloop.run(campaign(Path(folder), stories, clocks_s, blind=blind))
+        results = uvloop.run(campaign(Path(folder), payment_runs, clocks_s, blind=blind))
     print(results)
     sys.exit(bool(results["bad"]))
 

@@ -32,7 +32,7 @@ CUSTOMERS = 6
 PRICE = 12_500_000
 # callers are not served while all processes are dead
 SERVED_S = 120
-# the subjects of a story, repeated by weight
+# the subjects of a payment run, repeated by weight
 _KINDS = ("pay", "pay", "refund", "cancel")
 _PURSE = 10**12
 _CALL_S = 10
@@ -70,7 +70,7 @@ class Customer:
         self._wallet = wallet
         self._acknowledged = acknowledged
         self._rng = random.Random(seed * 1000 + number)
-        self.stories = 0
+        self.payment_runs = 0
 
     def with_number(self, number: int) -> Self:
         """Set the number in keys, which separates several groups of customers."""
@@ -79,10 +79,10 @@ class Customer:
 
     async def run(self, ends: asyncio.Event) -> None:
         while not ends.is_set():
-            await self._run_story(f"{self._number}-{self.stories}")
-            self.stories += 1
+            await self._run_payment(f"{self._number}-{self.payment_runs}")
+            self.payment_runs += 1
 
-    async def _run_story(self, key: str) -> None:
+    async def _run_payment(self, key: str) -> None:
         kind = self._rng.choice(_KINDS)
         order = {**ORDER, "referenceId": key}
         created = await self._call_until_answered(lambda: self._api.create(order, key))

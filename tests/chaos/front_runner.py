@@ -1,4 +1,4 @@
-"""A stranger who sees the relayer's transactions first, and front-runs them.
+"""A front-runner that sees the relayer's transactions first, and front-runs them.
 
 It submits some of them first, sometimes for its own benefit. It also signals gas-burning accounts
 when to burn.
@@ -23,7 +23,7 @@ from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settler import PayArguments
 
 THIEF = "0x" + "7e" * 20
-KEY = hashlib.sha256(b"florin chaos stranger").digest()
+KEY = hashlib.sha256(b"florin chaos front-runner").digest()
 ADDRESS = EvmSigner(KEY).address.lower()
 _PAYS = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)[]"
 _GWEI = 10**9
@@ -31,7 +31,7 @@ _GWEI = 10**9
 _BURN_S = 0.2
 
 
-class Stranger:
+class FrontRunner:
     """A front-runner of settlements with its own key and coin."""
 
     def __init__(self, rpc: JsonRpcClient, seed: str) -> None:

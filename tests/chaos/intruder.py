@@ -17,14 +17,14 @@ from florin_sandbox.devnet.evm import DEVNET
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settler import PayArguments
 
-from tests.chaos.chaos_service import Stage
+from tests.chaos.chaos_service import ChaosEnvironment
 from tests.chaos.service_client import POLL_S
 from tests.support.api import ApiCallError
 
 if TYPE_CHECKING:
-    from tests.chaos.payment_run import Story, Teller
+    from tests.chaos.payment_run import PaymentRun, PaymentRunner
 
-# payments that one stranger crowds, and its actions on each
+# payments that one intruder crowds, and its actions on each
 _TARGETS, _CALLS, _STREAMS, _EVENTS = 4, 30, 25, 30
 _ACCOUNTS = 12
 _HELD_S = 0.5
@@ -32,89 +32,91 @@ _FAKE_HASH = "0x" + "66" * 32
 _LOST = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 
-class Meddler:
+class Intruder:
     """All strangers of one run."""
 
-    def __init__(self, stage: Stage, teller: Teller) -> None:
-        self._stage = stage
-        self._teller = teller
-        self._till = teller.till
+    def __init__(self, environment: ChaosEnvironment, runner: PaymentRunner) -> None:
+        self._environment = environment
+        self._runner = runner
+        self._service_client = runner.service_client
 
-    async def meddle(self, story: Story) -> None:
+    async def interfere(self, payment_run: PaymentRun) -> None:
         """Crowd several payments at once."""
-        rng = random.Random(f"meddler {story.order.n}")
-        stories = self._teller.harmless_stories
-        targets = rng.sample(stories, min(_TARGETS, len(stories)))
+        rng = random.Random(f"intruder {payment_run.order.n}")
+        payment_runs = self._runner.harmless_runs
+        targets = rng.sample(payment_runs, min(_TARGETS, len(payment_runs)))
         await asyncio.gather(
-            *(self._request_options(rng, story, target) for target in targets),
-            *(self._open_streams(story, target) for target in targets),
-            *(self._confirm(story, target) for target in targets),
-            self._emit_copied_events(story),
+            *(self._request_options(rng, payment_run, target) for target in targets),
+            *(self._open_streams(payment_run, target) for target in targets),
+            *(self._confirm(payment_run, target) for target in targets),
+            self._emit_copied_events(payment_run),
         )
 
-    def _caller(self, story: Story, client: object) -> Any:
-        return self._till.caller(story.order.n, f"client {client}")
+    def _caller(self, payment_run: PaymentRun, client: object) -> Any:
+        return self._service_client.caller(payment_run.order.n, f"client {client}")
 
-    async def _request_options(self, rng: random.Random, story: Story, target: Story) -> None:
+    async def _request_options(
+        self, rng: random.Random, payment_run: PaymentRun, target: PaymentRun
+    ) -> None:
         """Request options for many accounts, each time as another client."""
-        rich = [purse.account for purse in self._teller.purses.evm.values()]
+        rich = [wallet.account for wallet in self._runner.wallets.evm.values()]
         for n in range(_CALLS):
             accounts = rng.sample(rich, min(_ACCOUNTS, len(rich)))
             try:
-                await self._caller(story, n).options(target.payment_id, accounts)
+                await self._caller(payment_run, n).options(target.payment_id, accounts)
             except (ApiCallError, *_LOST):
                 await asyncio.sleep(POLL_S)
 
-    async def _open_streams(self, story: Story, target: Story) -> None:
+    async def _open_streams(self, payment_run: PaymentRun, target: PaymentRun) -> None:
         """Open streams, each from a separate device."""
 
         async def hold(n: int) -> None:
             try:
                 async with asyncio.timeout(_HELD_S):
-                    async for _ in self._caller(story, n).watch(target.payment_id):
+                    async for _ in self._caller(payment_run, n).watch(target.payment_id):
                         pass
             except (ApiCallError, *_LOST):
                 return
 
         await asyncio.gather(*(hold(n) for n in range(_STREAMS)))
 
-    async def _confirm(self, story: Story, target: Story) -> None:
+    async def _confirm(self, payment_run: PaymentRun, target: PaymentRun) -> None:
         """Confirm outputs that the buyer did not sign or send."""
-        option_id, outputs = target.fetched[0], self._find_invalid_outputs(story, target)
+        option_id, outputs = target.fetched[0], self._find_invalid_outputs(payment_run, target)
         for n in range(_CALLS if outputs else 0):
             try:
-                await self._caller(story, n).confirm(target.payment_id, option_id, outputs)
+                await self._caller(payment_run, n).confirm(target.payment_id, option_id, outputs)
             except (ApiCallError, *_LOST):
                 await asyncio.sleep(POLL_S)
 
-    def _find_invalid_outputs(self, story: Story, target: Story) -> list[str]:
+    def _find_invalid_outputs(self, payment_run: PaymentRun, target: PaymentRun) -> list[str]:
         """Return invalid outputs of the right kind, or none if there are none."""
         if target.order.way.is_on_solana:
             return next(
                 (
                     other.outputs
-                    for other in self._teller.harmless_stories
+                    for other in self._runner.harmless_runs
                     if other.outputs and other is not target and other.order.way is target.order.way
                 ),
                 [],
             )
-        signature = self._teller.purses.get_purse(story.order).sign_arbitrary()
+        signature = self._runner.wallets.get_wallet(payment_run.order).sign_arbitrary()
         by_method = {"eth_sendTransaction": _FAKE_HASH, "eth_signTypedData_v4": signature}
         return [by_method[method] for method in target.fetched[1]]
 
-    async def _emit_copied_events(self, story: Story) -> None:
+    async def _emit_copied_events(self, payment_run: PaymentRun) -> None:
         """Emit settlement events with others' references, for worthless money."""
-        results = self._stage.select(
+        results = self._environment.select(
             "SELECT o.terms, o.payer FROM payment_option o JOIN payment p ON p.id = o.payment_id"
             " WHERE o.chain_id LIKE 'eip155:%' AND p.status IN ('requires_action', 'processing')"
             f" LIMIT {_EVENTS}"
         )
-        own = self._teller.purses.get_purse(story.order)
+        own = self._runner.wallets.get_wallet(payment_run.order)
         pays = [self._copy_payment(json.loads(text), payer) for text, payer in results]
         if pays:
             async with own.lock:
                 await own.send_call(
-                    self._till.evm,
+                    self._service_client.evm,
                     gas=200_000 * len(pays) + 100_000,
                     to=bytes.fromhex(DEVNET.settler[2:]),
                     data=settler.encode_settle(pays),
@@ -122,7 +124,7 @@ class Meddler:
 
     def _copy_payment(self, terms: dict[str, Any], payer: str) -> PayArguments:
         return PayArguments(
-            token=self._teller.purses.codes.junk,
+            token=self._runner.wallets.codes.junk,
             payer=payer.rpartition(":")[2].lower(),
             value=int(terms["value"]),
             valid_after=0,

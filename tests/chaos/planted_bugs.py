@@ -23,17 +23,17 @@ from florin_server.money.settlement.worker.gas_spending import GasBudgets
 from florin_server.money.settlement.worker.late_payments import LatePayments
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 
-from tests.chaos.plan import Mood
+from tests.chaos.plan import BuyerBehavior
 
 PAYMENTS, SEED = 24, 1
 
 
 @dataclass(frozen=True)
-class Hole:
+class PlantedBug:
     """A planted bug: how to plant it, which attacker uses it, and what the audit reports."""
 
     plant: Callable[[], None]
-    foe: Mood
+    attacker: BuyerBehavior
     report_pattern: str
 
 
@@ -99,28 +99,40 @@ def _without_own_accounts() -> None:
     own_accounts.find_reserved_role = lambda *_: None
 
 
-HOLES = {
-    "budgets": Hole(_without_budgets, Mood.BURNER, "transactions that did not pay|gas lost to"),
-    "nonces": Hole(_without_nonces, Mood.LATE, "events that prove|after its quote expired"),
-    "returns": Hole(_without_returns, Mood.DOUBLE, "unmatched money that was not returned"),
-    "claims": Hole(_without_claims, Mood.CLOSER, "times that .* was opened"),
-    "destinations": Hole(_without_own_accounts, Mood.CLOSER, "a merchant is paid at"),
-    "memory": Hole(_without_forgetting, Mood.MEDDLER, "settlement events that are remembered"),
-    "references": Hole(_without_references, Mood.UNFETCHED, "no reason not to be paid"),
+PLANTED_BUGS = {
+    "budgets": PlantedBug(
+        _without_budgets, BuyerBehavior.BURNER, "transactions that did not pay|gas lost to"
+    ),
+    "nonces": PlantedBug(
+        _without_nonces, BuyerBehavior.LATE, "events that prove|after its quote expired"
+    ),
+    "returns": PlantedBug(
+        _without_returns, BuyerBehavior.DOUBLE, "unmatched money that was not returned"
+    ),
+    "claims": PlantedBug(_without_claims, BuyerBehavior.CLOSER, "times that .* was opened"),
+    "destinations": PlantedBug(
+        _without_own_accounts, BuyerBehavior.CLOSER, "a merchant is paid at"
+    ),
+    "memory": PlantedBug(
+        _without_forgetting, BuyerBehavior.INTRUDER, "settlement events that are remembered"
+    ),
+    "references": PlantedBug(
+        _without_references, BuyerBehavior.UNFETCHED, "no reason not to be paid"
+    ),
 }
 
 
-def is_detected(hole: str, bad: list[str]) -> bool:
+def is_detected(bug: str, bad: list[str]) -> bool:
     """Return whether a run's audit found the planted bug."""
-    return any(re.search(HOLES[hole].report_pattern, text) for text in bad)
+    return any(re.search(PLANTED_BUGS[bug].report_pattern, text) for text in bad)
 
 
 def main() -> int:
     from tests.chaos.campaign import SHOWN, Run, campaign
 
     missed = 0
-    for name in sys.argv[1:] or HOLES:
-        run = Run(Path("build/chaos") / f"hole-{name}", SEED, PAYMENTS, embedded=False, hole=name)
+    for name in sys.argv[1:] or PLANTED_BUGS:
+        run = Run(Path("build/chaos") / f"bug-{name}", SEED, PAYMENTS, embedded=False, bug=name)
         bad = campaign([run])[run.name]["bad"]
         missed += not is_detected(name, bad)
         print(

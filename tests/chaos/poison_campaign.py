@@ -127,16 +127,16 @@ class Campaign:
     async def round(self, arm: Callable[[Round], None] | None = None) -> int:
         """Run one round; return how many items were quarantined."""
         current = Round(self.desk)
-        story = Story(self, current)
-        await story.prepare()
+        payment_run = PaymentRun(self, current)
+        await payment_run.prepare()
         self.injector.watched = current.poisoned if arm is None else ()
         if arm is not None:
             arm(current)
         self.workers = BackgroundTasks(self.desk.service.app, self.workers._worker_set)  # noqa: SLF001
-        await story.run()
+        await payment_run.run()
         self.injector.disarm()
         items = await quarantine.list_items(self.desk.service.app, include_closed=False)
-        await story.end()
+        await payment_run.end()
         assert await self.workers.find_problems() == {}
         return len(items)
 
@@ -148,7 +148,7 @@ class Campaign:
         assert {item.state for item in left} <= {QuarantinedItemState.RETRIED}
 
 
-class Story:
+class PaymentRun:
     """One round: the preparation while no worker runs, and the events after that."""
 
     def __init__(self, campaign: Campaign, current: Round) -> None:

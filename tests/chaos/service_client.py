@@ -12,7 +12,7 @@ import grpc
 from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
-from tests.chaos.chaos_service import TREASURY_MERCHANT, Stage
+from tests.chaos.chaos_service import TREASURY_MERCHANT, ChaosEnvironment
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
 from tests.support.solana import SolanaNodeClient
@@ -28,18 +28,18 @@ _PAUSED = {"payer_paused", "contract_accounts_paused", "account_creation_paused"
 _LOST = (aiohttp.ClientError, ConnectionError, TimeoutError)
 
 
-class Till:
+class ServiceClient:
     """The buyers' access to service and chains: calls are repeated until they are answered.
 
     `statuses` has the states of each payment that its stream reported. `bad` lists answers that
     must never occur.
     """
 
-    def __init__(self, stage: Stage, session: aiohttp.ClientSession) -> None:
-        self._stage = stage
+    def __init__(self, environment: ChaosEnvironment, session: aiohttp.ClientSession) -> None:
+        self._environment = environment
         self._session = session
         self.api = RestApi(
-            session, stage.read_facts("shop")["url"], stage.read_facts("credentials")
+            session, environment.read_facts("shop")["url"], environment.read_facts("credentials")
         )
         self.treasury_merchant = self.merchant(TREASURY_MERCHANT)
         self.bad: list[str] = []
@@ -52,7 +52,7 @@ class Till:
 
     def caller(self, n: int, client: str = "chaos") -> RestApi:
         """Return the service's API for a remote wallet: each number has its own address."""
-        api = RestApi(self._session, self.api.base, self._stage.read_facts("credentials"))
+        api = RestApi(self._session, self.api.base, self._environment.read_facts("credentials"))
         address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
         api.wallet |= {"Client-Id": client, "X-Forwarded-For": address}
         return api
@@ -69,7 +69,7 @@ class Till:
                     raise
             except _LOST:
                 self.lost += 1
-                self.api.base = self._stage.read_facts("shop")["url"]
+                self.api.base = self._environment.read_facts("shop")["url"]
             await asyncio.sleep(POLL_S)
 
     async def call_operator(self, method: str, request: Message) -> Any:
@@ -78,11 +78,11 @@ class Till:
             metadata = (
                 (
                     "authorization",
-                    f"Bearer {self._stage.home.get_or_create_secrets().operator_token}",
+                    f"Bearer {self._environment.home.get_or_create_secrets().operator_token}",
                 ),
             )
             async with grpc.aio.insecure_channel(
-                self._stage.read_facts("shop")["operator"]
+                self._environment.read_facts("shop")["operator"]
             ) as channel:
                 call = getattr(operator_pb2_grpc.OperatorServiceStub(channel), method)
                 try:
@@ -111,27 +111,27 @@ class Till:
     @property
     def evm(self) -> ChainClient:
         # an embedded chain has a new address after each death
-        return PatientChain(self._session, self._stage)
+        return PatientChain(self._session, self._environment)
 
     @property
     def solana(self) -> SolanaNodeClient:
-        return PatientSolana(self._session, self._stage)
+        return PatientSolana(self._session, self._environment)
 
     async def set_weather(self, chain: str, n: int, weather: dict[str, float]) -> None:
         """Set the faults of one of a chain's nodes."""
-        url = self._stage.read_facts("chains")[f"{chain}_nodes"][n]
+        url = self._environment.read_facts("chains")[f"{chain}_nodes"][n]
         async with self._session.put(f"{url}/weather", json=weather) as answer:
             answer.raise_for_status()
 
     async def set_burners(self, burners: list[str]) -> None:
         """Tell the stranger which accounts burn gas on a signal."""
-        url = self._stage.read_facts("chains")["evm_nodes"][0]
+        url = self._environment.read_facts("chains")["evm_nodes"][0]
         async with self._session.put(f"{url}/burners", json=burners) as answer:
             answer.raise_for_status()
 
     async def counts(self) -> Counter[str]:
         """Return the nodes' failures so far."""
-        result, counts = self._stage.read_facts("chains"), Counter[str]()
+        result, counts = self._environment.read_facts("chains"), Counter[str]()
         for url in (*result["evm_nodes"], *result["solana_nodes"]):
             async with self._session.get(f"{url}/counts") as answer:
                 counts.update(await answer.json())
@@ -141,21 +141,21 @@ class Till:
 class PatientChain(ChainClient):
     """The EVM chain as everyone except the service sees it."""
 
-    def __init__(self, session: aiohttp.ClientSession, stage: Stage) -> None:
-        self._session, self._stage = session, stage
+    def __init__(self, session: aiohttp.ClientSession, environment: ChaosEnvironment) -> None:
+        self._session, self._environment = session, environment
 
     async def ask(self, method: str, *params: Any) -> Any:
-        return await _call_chain(self._session, self._stage, "evm", method, params)
+        return await _call_chain(self._session, self._environment, "evm", method, params)
 
 
 class PatientSolana(SolanaNodeClient):
     """The Solana chain as everyone except the service sees it."""
 
-    def __init__(self, session: aiohttp.ClientSession, stage: Stage) -> None:
-        self._session, self._stage = session, stage
+    def __init__(self, session: aiohttp.ClientSession, environment: ChaosEnvironment) -> None:
+        self._session, self._environment = session, environment
 
     async def ask(self, method: str, *params: Any) -> Any:
-        return await _call_chain(self._session, self._stage, "solana", method, params)
+        return await _call_chain(self._session, self._environment, "solana", method, params)
 
 
 class ChainRefused(Exception):
@@ -163,12 +163,18 @@ class ChainRefused(Exception):
 
 
 async def _call_chain(
-    session: aiohttp.ClientSession, stage: Stage, chain: str, method: str, params: Any
+    session: aiohttp.ClientSession,
+    environment: ChaosEnvironment,
+    chain: str,
+    method: str,
+    params: Any,
 ) -> Any:
     request = {"jsonrpc": "2.0", "id": 1, "method": method, "params": list(params)}
     while True:
         try:
-            async with session.post(stage.read_facts("chains")[chain], json=request) as answer:
+            async with session.post(
+                environment.read_facts("chains")[chain], json=request
+            ) as answer:
                 content = await answer.json()
         except _LOST:
             await asyncio.sleep(POLL_S)

@@ -4,7 +4,7 @@ In each round both do the same at the same moment: a request under a lapsed key,
 payment, a refund, options beyond their limit, a durable nonce, and a transaction of a process that
 is losing its lease. Then one revokes the key with which the other creates. All answers and the
 store must look as if they had come one after the other. `python -m tests.chaos.store_race 5000
-[serializable] [hole]`, where `hole` is the name of a planted bug.
+[serializable] [bug]`, where `bug` is the name of a planted bug.
 """
 
 from __future__ import annotations
@@ -316,7 +316,7 @@ def _stale_key() -> None:
     credential_checks._find_refusal = remembered  # noqa: SLF001
 
 
-HOLES: dict[str, Callable[[], None]] = {
+PLANTED_BUGS: dict[str, Callable[[], None]] = {
     "guard": _no_guard,
     "fence": _no_fence,
     "lock": _no_lock,
@@ -329,10 +329,10 @@ HOLES: dict[str, Callable[[], None]] = {
 
 
 def _race(
-    database: Any, first: int, rounds: int, who: int, signals: Signals, path: Path, hole: str
+    database: Any, first: int, rounds: int, who: int, signals: Signals, path: Path, bug: str
 ) -> None:
-    if hole:
-        HOLES[hole]()
+    if bug:
+        PLANTED_BUGS[bug]()
 
     async def wait_at_barrier() -> None:
         await asyncio.to_thread(signals.begin.wait, _ROUND_S)
@@ -412,8 +412,8 @@ async def _check_store(database: Any) -> list[str]:
     return violations
 
 
-def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: int = 50):
-    """Run the rounds and return the violations; with a `hole`, stop at the first."""
+def campaign(folder: Path, engine: str, rounds: int, *, bug: str = "", batch: int = 50):
+    """Run the rounds and return the violations; with a `bug`, stop at the first."""
     database = postgres.get_database(folder, engine)
     context = multiprocessing.get_context("fork")
     for begin in range(1, rounds + 1, batch):
@@ -422,7 +422,7 @@ def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: i
         signals = Signals(context.Barrier(PROCESSES), *(context.Semaphore(0) for _ in range(3)))
         files = [folder / f"answers-{begin}-{who}" for who in range(PROCESSES)]
         racers = [
-            context.Process(target=_race, args=(database, begin, count, who, signals, file, hole))
+            context.Process(target=_race, args=(database, begin, count, who, signals, file, bug))
             for who, file in enumerate(files)
         ]
         for fork_process in racers:
@@ -443,9 +443,9 @@ def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: i
 def main() -> None:
     rounds, *more = sys.argv[1:] or ["5000"]
     engine = postgres.SERIALIZABLE if "serializable" in more else postgres.POSTGRES
-    hole = next((text for text in more if text in HOLES), "")
+    bug = next((text for text in more if text in PLANTED_BUGS), "")
     with tempfile.TemporaryDirectory() as folder:
-        violations = campaign(Path(folder), engine, int(rounds), hole=hole)
+        violations = campaign(Path(folder), engine, int(rounds), bug=bug)
     print("\n".join(violations) or f"{rounds} rounds, nothing wrong")
     sys.exit(bool(violations))
 
