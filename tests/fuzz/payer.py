@@ -188,7 +188,7 @@ def _check_signature(case: Case, output: str, amount: int, text: str) -> None:
         if recover_address(digest, signature) == _PAYER:
             _require(receiver in text, "the receiver was not shown")
             return
-    raise Violation("a signature is of something else than was shown")
+    raise Violation("a signature differs from what was shown")
 
 
 def _digest(step: Json, amount: int) -> tuple[bytes, str]:

@@ -298,7 +298,7 @@ def test_valid_items_are_read_beside_invalid_items():
     twice = [*items(DATA), {"id": "fullName", "value": "Eve"}]
     assert buyer_data.parse_buyer_data(twice) == (
         DATA,
-        [FieldIssue(f"[{len(DATA)}].id", "is given twice")],
+        [FieldIssue(f"[{len(DATA)}].id", "occurs twice")],
     )
     nameless = [*items(DATA), {"value": "Eve"}]
     assert buyer_data.parse_buyer_data(nameless) == (

@@ -353,5 +353,5 @@ async def test_a_settlement_contract_that_knows_no_permit2_disables_it_too(lab):
 
 async def test_a_node_that_says_nothing_of_an_allowance_offers_nothing(lab):
     lab.node.changes["eth_call"] = make_reply("0x")
-    with pytest.raises(RailUnavailable, match="something else than a number"):
+    with pytest.raises(RailUnavailable, match="something other than a number"):
         await means(lab)

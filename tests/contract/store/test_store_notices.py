@@ -108,7 +108,7 @@ async def test_a_listener_looks_whether_it_is_connected_still(notices, database)
 async def test_notifier_reconnects_after_a_lost_connection(notices, database):
     created, listener = notices
     await created.publish("one")
-    await postgres.run_commands(database.dsn, CUT.format("florin-tell"))
+    await postgres.run_commands(database.dsn, CUT.format("florin-notify"))
     with pytest.raises(StoreUnavailable):
         await created.publish("two")
     await created.publish("three")

@@ -154,7 +154,7 @@ def _flatten(value: Any) -> tuple[dict[str, Any], list[FieldIssue]]:
         if not isinstance(item, dict) or not isinstance(item.get("id"), str):
             issues.append(FieldIssue(f"[{at}]", "must have an id and a value"))
         elif item["id"] in values:
-            issues.append(FieldIssue(f"[{at}].id", "is given twice"))
+            issues.append(FieldIssue(f"[{at}].id", "occurs twice"))
         else:
             values[item["id"]] = item.get("value")
     return values, issues

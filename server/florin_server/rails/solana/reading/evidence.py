@@ -398,7 +398,7 @@ def _parse_numbers(value: Any) -> list[int]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise RailUnavailable("the node answered something else than balances")
+        raise RailUnavailable("the node returned something other than balances")
     return [parse_number(item) for item in value]
 
 
@@ -406,7 +406,7 @@ def _parse_token_balances(value: Any) -> dict[int, int] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise RailUnavailable("the node answered something else than token balances")
+        raise RailUnavailable("the node returned something other than token balances")
     balances = {}
     for item in value:
         entry = parse_object(item)
