@@ -30,7 +30,7 @@ WIDER = {
 }
 # parameters and members that are optional here
 OPTIONAL = {
-    ("POST /v1/payments", "referenceId"): "a deployed till leaves it out",
+    ("POST /v1/payments", "referenceId"): "a deployed pos leaves it out",
     ("POST /v1/gateway/payment/{}/fetch", "data"): "absent stands for the only build action",
 }
 # members that are accepted and ignored

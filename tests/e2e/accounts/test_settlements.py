@@ -305,26 +305,26 @@ class Till:
 
 @pytest.mark.both_chains
 async def test_payment_is_sent_to_the_destination_at_the_time_of_its_options(desk, shop, tenant):
-    till, first, second = Till(desk, tenant), EvmTestWallet(), EvmTestWallet()
+    pos, first, second = Till(desk, tenant), EvmTestWallet(), EvmTestWallet()
     asset = desk.env["FLORIN_EVM_ASSET"]
     (place,) = await shop.add((f"caip19/{asset}", first.account))
-    existing = await till.offer()
-    paid = await till.pay(*await till.offer())
+    existing = await pos.offer()
+    paid = await pos.pay(*await pos.offer())
     assert await desk.chain.balance(first.address) == PRICE
     assert paid["settlement"]["successful"]["amount"]["value"] == str(PRICE)
 
     await shop.move(place, second.account)
     # a wallet that asks again gets another option, but its first option keeps the old destination
-    _, _, other = await till.offer(existing[0], existing[1])
+    _, _, other = await pos.offer(existing[0], existing[1])
     assert other["id"] != existing[2]["id"]
-    await till.pay(*existing)
+    await pos.pay(*existing)
     assert await desk.chain.balance(first.address) == 2 * PRICE
     assert await desk.chain.balance(second.address) == 0
-    await till.pay(*await till.offer())
+    await pos.pay(*await pos.offer())
     assert await desk.chain.balance(second.address) == PRICE
 
     await shop.delete({"id": place["id"]})
-    held = await till.pay(*await till.offer())
+    held = await pos.pay(*await pos.offer())
     assert held["settlement"] != paid["settlement"]
     assert await desk.chain.balance(first.address) == 2 * PRICE
     assert await desk.chain.balance(second.address) == PRICE
