@@ -278,7 +278,10 @@ assert set(faults) == {
     "collected_data_json.pobCountry",
     "collected_data_json.tosConfirmed",
 }
-assert (form_values["fullName"], form_values["dob"]) == (prefill_values["fullName"], prefill_values["dob"])
+assert (form_values["fullName"], form_values["dob"]) == (
+    prefill_values["fullName"],
+    prefill_values["dob"],
+)
 assert form_values["tosConfirmed"] is False
 assert (handed_in.status, again.status) == (200, 401)
 assert inline == by_form == PAYMENT_STATUS_SUCCEEDED

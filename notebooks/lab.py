@@ -191,10 +191,10 @@ async def start(
         raise
 
 
-async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: Any) -> Lab:
+async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **config: Any) -> Lab:
     """Return a lab on its own Florin, with days of payments: equal for equal seeds.
 
-    The days start on a Monday. Further knobs are the options of `florin simulate`. The simulated
+    The days start on a Monday. `config` are further options of `florin simulate`. The simulated
     days are cached, and this Florin works on a copy. Raise LabError with the reason if they are
     impossible.
     """
@@ -203,7 +203,7 @@ async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: A
     stack = AsyncExitStack()
     try:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "home"
-        shutil.copytree(await asyncio.to_thread(simulated, seed, payments, days, **knobs), home)
+        shutil.copytree(await asyncio.to_thread(simulated, seed, payments, days, **config), home)
         env = await _served(home, stack, {})
         return await _connected(env, stack)
     except BaseException:

@@ -117,7 +117,7 @@ async def _sent(lab: EvmChainHarness, asset_id: str, means: PayableAsset, most: 
         raise RuntimeError("the payment did not settle")
     *before, last = gas
     kind = "direct" if before else "coin"
-    note = f"a payment with a fee that a wallet sends by itself; {sum(before):,} for approvals"
+    note = f"a payment with a fee that a wallet sends directly; {sum(before):,} for approvals"
     return Figure(f"gas_{kind}", last, "gas", note, at_most=most)
 
 

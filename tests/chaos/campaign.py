@@ -183,7 +183,7 @@ class Run:
                     self._service = 0
                 os.kill(driver, signal.SIGKILL)
                 os.waitpid(driver, 0)
-                (self._root / "driver-error").write_text(f"{name} ended by itself: {status}")
+                (self._root / "driver-error").write_text(f"{name} ended without a kill: {status}")
                 return
             self.deaths += 1
             self._start_service()

@@ -116,7 +116,7 @@ async def try_plan(running: Campaign, plan: Plan) -> Outcome:
         injector.disarm()
         return Outcome(plan, injector.hits, 0, f"{type(error).__name__}: {error}")
     if plan.kind == "once" and count > len(injector.hits):
-        return Outcome(plan, injector.hits, count, "more was set aside than failed")
+        return Outcome(plan, injector.hits, count, "more items are quarantined than failed")
     return Outcome(plan, injector.hits, count)
 
 
@@ -245,7 +245,7 @@ async def test_every_point_of_every_worker_may_fail(tmp_path, monkeypatch, capsy
     with capsys.disabled():
         print()
         for outcome in outcomes:
-            print(f"{outcome.plan.kind}: {outcome.count} set aside {outcome.failure}")
+            print(f"{outcome.plan.kind}: {outcome.count} quarantined {outcome.failure}")
             for point in outcome.plan.points:
                 print(f"{outcome.hits.get(point, 0):7} hits  {point}")
         print(

@@ -23,7 +23,7 @@ from tests.model.environment import staged
 from tests.model.lifecycle import FINAL
 from tests.support.refund_rules import sum_only_the_newest
 
-DEEDS = {
+ACTIONS = {
     "advance",
     "cancel",
     "confirm",
@@ -43,7 +43,7 @@ def test_every_reader_agrees_with_the_model(tmp_path, chain, runs):
     with staged(tmp_path / "home", chain=chain) as stage:
         play(stage, 1, runs)
     # a machine that never reaches all actions would find nothing
-    assert set(stage.kinds) == DEEDS
+    assert set(stage.kinds) == ACTIONS
     assert set(stage.ends) >= (FINAL if not chain else {"succeeded", "expired", "cancelled"})
 
 

@@ -47,7 +47,7 @@ class SimulationEnvironment:
     """The service, chains and clock of a simulation. Times are microseconds since the epoch."""
 
     def __init__(
-        self, service: FlorinService, clock: TestClock, loop: QuietLoop, knobs: SimulationConfig
+        self, service: FlorinService, clock: TestClock, loop: QuietLoop, config: SimulationConfig
     ) -> None:
         self.service = service
         self.api = SimulationApi(service.grpc, service.home.read_demo_env())
@@ -63,7 +63,7 @@ class SimulationEnvironment:
             if chain is None:
                 continue
             self.nodes[kind] = node = SandboxNode(chain.handle)
-            self.pacers[kind] = BlockPacer(kind, node, block_s, slow=kind == knobs.slow_chain)
+            self.pacers[kind] = BlockPacer(kind, node, block_s, slow=kind == config.slow_chain)
             loop.add_busy_check(chain.is_busy)
         store, prices = service.app.store, service.app.prices
         loop.add_busy_check(lambda: store.is_busy)
@@ -137,12 +137,12 @@ class SimulationEnvironment:
 
 
 def build_settings(
-    settings: Settings, knobs: SimulationConfig, prices: PriceSettings | None
+    settings: Settings, config: SimulationConfig, prices: PriceSettings | None
 ) -> Settings:
     """Return the installation's settings for a simulation, without access from outside."""
     embedded, solana = settings.embedded, settings.embedded_solana
-    depth = knobs.confirmations or embedded.confirmations
-    accounts = max(solana.accounts_a_day, 3 * knobs.merchants)
+    depth = config.confirmations or embedded.confirmations
+    accounts = max(solana.accounts_a_day, 3 * config.merchants)
     return settings.model_copy(
         update={
             "http_port": 0,
@@ -167,17 +167,17 @@ def _get_prices(settings: Settings) -> dict[str, str]:
 
 @asynccontextmanager
 async def open_environment(
-    settings: Settings, knobs: SimulationConfig, begin_us: int, loop: QuietLoop
+    settings: Settings, config: SimulationConfig, begin_us: int, loop: QuietLoop
 ) -> AsyncIterator[SimulationEnvironment]:
     """Start a service at a simulated time; SetupError, StoreError or OSError if it cannot run."""
     clock = TestClock(begin_us)
     async with AsyncExitStack() as stack:
-        moving = rates.serve_prices(knobs, begin_us, clock, _COIN, _get_prices(settings))
-        chosen = build_settings(settings, knobs, await stack.enter_async_context(moving))
+        moving = rates.serve_prices(config, begin_us, clock, _COIN, _get_prices(settings))
+        chosen = build_settings(settings, config, await stack.enter_async_context(moving))
         service = await FlorinService.start(chosen, clock=clock)
         stack.push_async_callback(service.stop)
         await ensure_demo_accounts(service)
-        stage = SimulationEnvironment(service, clock, loop, knobs)
+        stage = SimulationEnvironment(service, clock, loop, config)
         await stage.wait_until_idle()
         for pace in stage.pacers.values():
             await pace.start(stage.now_us)

@@ -272,7 +272,7 @@ class StateFolder:
         replace_private_file(self._prepared_demo_env_path, _format_shell(values)).close()
 
     def read_prepared_demo_env(self) -> dict[str, str]:
-        """Return the content written aside; empty if there is none."""
+        """Return the content written aside; empty if it does not exist."""
         return _read_shell(self._prepared_demo_env_path)
 
     def publish_demo_env(self) -> None:

@@ -115,8 +115,8 @@ async def play(script: Script) -> None:
     )
     await script.settle("both kinds, and one without an allowance", *mixed)
 
-    await script.perform("by itself", two, 9, TOKEN, (PRICE,), "direct")
-    await script.perform("by itself, through zero", two, 10, EURO, (0, PRICE), "direct")
+    await script.perform("directly", two, 9, TOKEN, (PRICE,), "direct")
+    await script.perform("directly, through zero", two, 10, EURO, (0, PRICE), "direct")
     await script.perform("coin", two, 11, ETHER)
 
     contract = await lab.deploy(ACCEPTS_ALL)

@@ -214,9 +214,7 @@ async def signed_elsewhere(pos: CapturePos, option_id: str) -> list[str]:
 
     from tests.support.json import to_json
 
-    option = await pos.desk.service.app.store.read(
-        payments.find_option(pos.payment_id, option_id)
-    )
+    option = await pos.desk.service.app.store.read(payments.find_option(pos.payment_id, option_id))
     return [pos.wallet.execute(to_json(to_action(action))) for action in option.actions]
 
 
@@ -235,9 +233,7 @@ async def signed_elsewhere(pos: CapturePos, option_id: str) -> list[str]:
     ],
 )
 async def test_data_that_does_not_match_the_form_is_refused(desk, pos, at, collected, fields):
-    call = (
-        pos.fetch("", collected) if at == "fetch" else pos.confirm(["0x" + "11" * 65], collected)
-    )
+    call = pos.fetch("", collected) if at == "fetch" else pos.confirm(["0x" + "11" * 65], collected)
     refused = await get_refusal(call)
     assert (refused.http, refused.code) == (400, "params_validation")
     assert refused.details == {"reason": "ic_required", "url": await pos.url()}

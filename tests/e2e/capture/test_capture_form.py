@@ -54,9 +54,7 @@ async def test_a_payment_with_a_form(desk, pos):
     assert (now["id"], now["collectData"], now["actions"]) == (option["id"], None, actions)
     assert await pos.pay() == "succeeded"
     # after that it is read-only
-    repeated = await pos.api.confirm(
-        pos.payment_id, option["id"], [pos.wallet.execute(*actions)]
-    )
+    repeated = await pos.api.confirm(pos.payment_id, option["id"], [pos.wallet.execute(*actions)])
     assert repeated["status"] == "succeeded"
 
 

@@ -56,9 +56,7 @@ async def pos(request, desk) -> CapturePos:
 
 def as_stranger(pos: CapturePos, client: str = "stranger", **wallet: str) -> CapturePos:
     """Return a stranger's view of a payment, for the buyer's account."""
-    return CapturePos(
-        pos.desk, pos.payment_id, pos.wallet, make_caller(pos.desk, client, **wallet)
-    )
+    return CapturePos(pos.desk, pos.payment_id, pos.wallet, make_caller(pos.desk, client, **wallet))
 
 
 async def read_collected_data(desk: ServiceHarness, wallet: EvmTestWallet) -> list[dict[str, Any]]:
@@ -208,9 +206,7 @@ async def test_export_names_the_source_of_collected_data(desk, pos):
     ]
     service = desk.service
     with service.home.announce({"operator": service.grpc.operator_target}):
-        ask = partial(
-            run_florin, "customers", "export", pos.wallet.account, home=service.home.path
-        )
+        ask = partial(run_florin, "customers", "export", pos.wallet.account, home=service.home.path)
         printed = await asyncio.to_thread(ask)
     (shown,) = json.loads(printed.out)["collectedData"]
     assert (shown["source"], shown["app"], shown["proven"]) == ("wallet", mine, True)

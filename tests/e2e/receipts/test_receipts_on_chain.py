@@ -134,9 +134,7 @@ async def test_a_payment_that_the_buyer_sends_in_coin(desk, pos, verifier):
     actions = await pos.fetch(payment_id, option)
     await pos.confirm(payment_id, option, await pos.wallet.perform(desk.chain, actions))
     assert (await desk.wait_final(payment_id))["status"] == "succeeded"
-    result = await verified(
-        desk, verifier, await get_receipt(desk, payment_id, pos.tenant.headers)
-    )
+    result = await verified(desk, verifier, await get_receipt(desk, payment_id, pos.tenant.headers))
     assert result["receipt"]["option"]["method"] == "direct"
     assert result["receipt"]["paid"]["asset"] == ETHER
     # the price lapses, and that is one of the steps

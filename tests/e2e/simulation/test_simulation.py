@@ -42,13 +42,13 @@ def test_every_kind_of_buyer_is_there_and_ends_as_such_a_buyer_does(everybody):
     result, _ = everybody
     assert list(result.problems) == []
     ends = {
-        deed: Counter(
-            story.last_status for story in result.scenarios if story.order.behavior is deed
+        behavior: Counter(
+            story.last_status for story in result.scenarios if story.order.behavior is behavior
         )
-        for deed in BuyerBehavior
+        for behavior in BuyerBehavior
     }
-    for deed in (BuyerBehavior.IGNORES, BuyerBehavior.LOOKS, BuyerBehavior.HESITATES):
-        assert set(ends[deed]) == {"expired"}
+    for behavior in (BuyerBehavior.IGNORES, BuyerBehavior.LOOKS, BuyerBehavior.HESITATES):
+        assert set(ends[behavior]) == {"expired"}
     assert set(ends[BuyerBehavior.CANCELS]) == {"cancelled"}
     assert set(ends[BuyerBehavior.BLUNDERS]) == {"failed"}
     assert set(ends[BuyerBehavior.LATE]) == {"expired", "cancelled"}
@@ -147,8 +147,8 @@ QUOTED = """
 def test_a_price_that_moves_does_so_by_the_seed_and_changes_no_story(tmp_path):
     moving = dataclasses.replace(FEW, volatility=5.0, jump=-10.0)
     quoted, stories = [], set()
-    for name, knobs in (("calm", FEW), ("one", moving), ("two", moving)):
-        result = simulate(Settings(home=tmp_path / name), knobs, first_day=FIRST)
+    for name, config in (("calm", FEW), ("one", moving), ("two", moving)):
+        result = simulate(Settings(home=tmp_path / name), config, first_day=FIRST)
         assert list(result.problems) == []
         stories.add(result.report.story)
         with closing(sqlite3.connect(StateFolder(tmp_path / name).database_path)) as file:

@@ -210,7 +210,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             self._streams.discard(stream)
 
     def _reserve_stream_slot(self, request: Any, call: ActiveCall, context: Any) -> None:
-        """Count an open stream until its call ends, in whatever way."""
+        """Count an open stream until its call ends, with or without an error."""
         # the operator's streams concern payouts
         payment_id = find_payment_id(self._app, getattr(request, "payment_id", ""))
         release = self._acquire_stream_slot(call.caller, payment_id)

@@ -89,7 +89,7 @@ def make_in_flight_error() -> ApiError:
 
 
 async def _wait_done(future: asyncio.Future[Any]) -> None:
-    """Wait until it has ended, in whatever way."""
+    """Wait until it has ended, with or without an error."""
     await asyncio.wait([future])
     if not future.cancelled():
         future.exception()

@@ -225,7 +225,7 @@ class EvmTermsReader:
 
 @dataclass(frozen=True, slots=True)
 class SignatureProof:
-    """A signature as it goes on chain, and whether the payer's own key made it."""
+    """A signature in the form for the chain, and whether the payer's own key made it."""
 
     signature: bytes
     is_key_signature: bool
