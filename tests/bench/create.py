@@ -65,7 +65,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
             results.append(future.result(load.PATIENCE_S))
         plain.append(pool.submit(session.creates, PLAIN_COUNT).result(load.PATIENCE_S))
     stood = _standing(looked[1:], bare[1:])
-    return [*_told(rest[1:], bare[1:], plain[1:], median(cpu_us[1:])), stood]
+    return [*_make_figures(rest[1:], bare[1:], plain[1:], median(cpu_us[1:])), stood]
 
 
 def _standing(looked: list[Result], bare: list[Result]) -> Figure:
@@ -80,7 +80,7 @@ def _standing(looked: list[Result], bare: list[Result]) -> Figure:
     )
 
 
-def _told(
+def _make_figures(
     rest: list[Result], bare: list[Result], plain: list[Result], server_us: float
 ) -> list[Figure]:
     store_rate, plain_rate = (median(result.rate for result in side) for side in (bare, plain))

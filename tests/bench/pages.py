@@ -141,11 +141,11 @@ def _show(pages: dict[tuple[str, str], list[float]], firsts: dict[str, float]) -
         table.add_column(f"at {depth:.0%}", justify="right")
     table.add_column("first, with totals", justify="right")
     for (scope, order), times in pages.items():
-        table.add_row(f"{scope} by {order}", *_told(times))
+        table.add_row(f"{scope} by {order}", *_format_times(times))
     for name, ms in firsts.items():
-        table.add_row(name, *[""] * len(DEPTHS), *_told([ms]))
+        table.add_row(name, *[""] * len(DEPTHS), *_format_times([ms]))
     Console(highlight=False).print(table)
 
 
-def _told(times: Sequence[float]) -> list[str]:
+def _format_times(times: Sequence[float]) -> list[str]:
     return [f"{ms:,.1f}" for ms in times]

@@ -22,7 +22,7 @@ from tests.support import postgres
 
 ROUNDS, COUNT = sized((3, 300), (1, 3))
 TOGETHER = 50
-_TOLD = (
+_STATISTICS_QUERY = (
     "SELECT xact_commit + xact_rollback, pg_current_wal_lsn() - '0/0'::pg_lsn "
     "FROM pg_stat_database WHERE datname = current_database()"
 )
@@ -83,6 +83,8 @@ def measured(
 
 def _used(chain: Node, running: Florin, server: postgres.OwnServer) -> Used:
     dsn = server.database.dsn
-    ((transactions, log),) = postgres.run_coroutine(lambda: postgres.list_rows(dsn, _TOLD))
+    ((transactions, log),) = postgres.run_coroutine(
+        lambda: postgres.list_rows(dsn, _STATISTICS_QUERY)
+    )
     service_s, chain_s = running.cpu_s(), chain.cpu_s()
     return Used(service_s, chain_s, server_cpu_s(server.pid), float(transactions), float(log))

@@ -23,7 +23,7 @@ _CHEAP, _DEAR = _GWEI, 40 * _GWEI
 _MISSED_BLOCKS = 4  # blocks that come while no worker runs
 _RECONCILE_S = 11  # the pause after which workers compare all open items with the chain
 _TURNS = 3
-_NOBODY = "0x" + "99" * 20
+_UNUSED_ADDRESS = "0x" + "99" * 20
 
 
 class ChainFaults:
@@ -43,7 +43,7 @@ class ChainFaults:
         rest = await self._chain.balance(wallet.address, DOLLAR) - value
         data = (
             abi.encode_selector("transfer(address,uint256)")
-            + abi.encode_address(_NOBODY)
+            + abi.encode_address(_UNUSED_ADDRESS)
             + abi.encode_uint256(rest)
         )
         await wallet.transact(

@@ -279,7 +279,7 @@ async def test_repeated_calls_with_a_key_are_done_once(shop):
 # the money
 
 
-class Till:
+class MerchantPos:
     """Payments of one merchant."""
 
     def __init__(self, desk, tenant):
@@ -305,7 +305,7 @@ class Till:
 
 @pytest.mark.both_chains
 async def test_payment_is_sent_to_the_destination_at_the_time_of_its_options(desk, shop, tenant):
-    pos, first, second = Till(desk, tenant), EvmTestWallet(), EvmTestWallet()
+    pos, first, second = MerchantPos(desk, tenant), EvmTestWallet(), EvmTestWallet()
     asset = desk.env["FLORIN_EVM_ASSET"]
     (place,) = await shop.add((f"caip19/{asset}", first.account))
     existing = await pos.offer()

@@ -49,7 +49,7 @@ def building(desk, monkeypatch) -> BuildingRail:
     return BuildingRail(rail, monkeypatch)
 
 
-class Till:
+class BuildPos:
     """One payment and its one option."""
 
     def __init__(
@@ -68,12 +68,12 @@ class Till:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def pos(desk, building) -> Till:
+async def pos(desk, building) -> BuildPos:
     wallet = EvmTestWallet()
     await desk.chain.fund(wallet.address)
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
-    return Till(desk, payment_id, option, wallet)
+    return BuildPos(desk, payment_id, option, wallet)
 
 
 async def refusal(call: Any) -> tuple[int, str]:
@@ -131,7 +131,7 @@ async def test_wallet_transaction_is_searched_from_the_block_of_its_offer(desk, 
     if not noted:
         await store.write(forget_head(payment_id))
     await desk.chain.mine(7)
-    pos = Till(desk, payment_id, option, wallet)
+    pos = BuildPos(desk, payment_id, option, wallet)
     for _ in range(2):
         outputs = await pos.signed()
         desk.clock.advance(60)
@@ -207,7 +207,7 @@ async def test_a_chain_that_does_not_answer_resolves_nothing(pos, building):
     assert await pos.fetch()
 
 
-async def submitted(desk: ServiceHarness, pos: Till, outputs: list[str]) -> str:
+async def submitted(desk: ServiceHarness, pos: BuildPos, outputs: list[str]) -> str:
     """Submit what a wallet signed, as a third party; return the hash of the transaction."""
     app = desk.service.app
     (rail,) = app.rails.values()

@@ -47,7 +47,7 @@ async def desk(tmp_path_factory, evm):
 
 
 @dataclass
-class Till:
+class FeePos:
     desk: ServiceHarness
     tenant: PartnerTenant
     asset: str
@@ -89,8 +89,8 @@ class Till:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def pos(desk, asset) -> Till:
-    return Till(desk, await desk.tenant(), asset)
+async def pos(desk, asset) -> FeePos:
+    return FeePos(desk, await desk.tenant(), asset)
 
 
 def fee_of(asset: str, price: int) -> int:

@@ -23,7 +23,7 @@ class StreamHolder(StrEnum):
     MERCHANT = "merchant"
     KEY = "key"
     APP = "app"
-    NOBODY = "nobody"
+    ANONYMOUS = "nobody"
     PAGE = "page"
 
 
@@ -84,7 +84,7 @@ class StreamLimits:
 
     def hold_for_anonymous(self, network: str) -> Release:
         """Take a slot for a call without a credential."""
-        return self._hold(StreamHolder.NOBODY, [(self._addresses, network), (self._apps, "")])
+        return self._hold(StreamHolder.ANONYMOUS, [(self._addresses, network), (self._apps, "")])
 
     def hold_for_page(self, network: str, payment_id: str) -> Release:
         """Take a slot for a buyer's page; pages use up no slots of wallets or apps."""
