@@ -51,7 +51,7 @@ class ChaosRun:
         self._environment = environment
         self._plan = plan
         self._service_client = service_client
-        self._rng = random.Random(f"faults {plan.seed}")
+        self._rng = random.Random(f"storm {plan.seed}")
         self._clock = QuickClock(environment.clock)
         self._probes = tuple(
             Order(PROBES + n, 0, way, 150, BuyerBehavior.HONEST, 2000 + n, settled=True, thinks_s=0)
