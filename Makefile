@@ -66,9 +66,9 @@ check: $(DEV)
 
 # tests of services that run again on PostgreSQL; the store's own tests run on every engine anyway
 ON_SERIALIZABLE := tests/contract/payouts tests/contract/settlement/test_settler.py \
-	tests/e2e/payouts tests/e2e/payments/test_evm_stories.py tests/e2e/payments/test_idempotency.py
+	tests/e2e/payouts tests/e2e/payments/test_evm_methods.py tests/e2e/payments/test_idempotency.py
 ON_POSTGRES := $(ON_SERIALIZABLE) tests/e2e/payments tests/e2e/accounts tests/e2e/lists \
-	tests/chaos/test_kill.py tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_remembered.py tests/wire/test_unsafe_text.py
+	tests/chaos/test_kill.py tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_account_cache.py tests/wire/test_unsafe_text.py
 
 # the output of verify is printed last, where it is seen
 test: $(DEV)

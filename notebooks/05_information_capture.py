@@ -157,14 +157,14 @@ faults
 prefill_values = {"fullName": "Bob Example", "dob": "1990-12-31", "tosConfirmed": True}
 prefill = base64.urlsafe_b64encode(json.dumps(prefill_values).encode()).decode()
 address = form_option.collect_data.url.removeprefix(lab.env["FLORIN_BASE_URL"])
-page = await lab.rest("nobody", "GET", f"{address}&{urlencode({'prefill': prefill})}")
+page = await lab.rest("anonymous", "GET", f"{address}&{urlencode({'prefill': prefill})}")
 inputs = re.findall(r"<(?:input|select)[^>]*>", page.body)
-begun = {}
+form_values = {}
 for tag in inputs:
     attributes = dict(re.findall(r'(\w+)="([^"]*)"', tag))
     ticked = " checked" in tag if attributes.get("type") == "checkbox" else None
-    begun[attributes.get("name")] = attributes.get("value", "") if ticked is None else ticked
-pd.Series(begun, name="value").drop("token").to_frame()
+    form_values[attributes.get("name")] = attributes.get("value", "") if ticked is None else ticked
+pd.Series(form_values, name="value").drop("token").to_frame()
 
 # %% [markdown]
 # ## The form is submitted
@@ -175,9 +175,9 @@ pd.Series(begun, name="value").drop("token").to_frame()
 # %%
 (token,) = parse_qs(urlsplit(address).query)["t"]
 bob_data = {**ada_data, "fullName": prefill_values["fullName"], "dob": prefill_values["dob"]}
-handed_in = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data": bob_data})
-other_data = {**bob_data, "fullName": "Somebody Else"}
-again = await lab.rest("nobody", "POST", "/collect/", {"token": token, "data": other_data})
+handed_in = await lab.rest("anonymous", "POST", "/collect/", {"token": token, "data": bob_data})
+other_data = {**bob_data, "fullName": "Other Person"}
+again = await lab.rest("anonymous", "POST", "/collect/", {"token": token, "data": other_data})
 by_form = await pay(bob, form_payment, form_option)
 print("submitted:", handed_in.status, handed_in.body)
 print("other data with the same form:", again.status, again.body["code"])
@@ -278,8 +278,11 @@ assert set(faults) == {
     "collected_data_json.pobCountry",
     "collected_data_json.tosConfirmed",
 }
-assert (begun["fullName"], begun["dob"]) == (prefill_values["fullName"], prefill_values["dob"])
-assert begun["tosConfirmed"] is False
+assert (form_values["fullName"], form_values["dob"]) == (
+    prefill_values["fullName"],
+    prefill_values["dob"],
+)
+assert form_values["tosConfirmed"] is False
 assert (handed_in.status, again.status) == (200, 401)
 assert inline == by_form == PAYMENT_STATUS_SUCCEEDED
 assert ask_again == {"Ada": False, "Bob": False, "a stranger": True}

@@ -129,7 +129,7 @@ for name, held in zip(("old destination", "new destination"), got, strict=True):
 # newer version.
 
 # %%
-versions = (await lab.rest("nobody", "GET", "/versions")).body
+versions = (await lab.rest("anonymous", "GET", "/versions")).body
 answers = {}
 for version in ("", versions["stable"][-1], "2020-01-01", "tomorrow"):
     headers = {"Pay-Version": version} if version else {}

@@ -53,7 +53,7 @@ raised = {}
 
 async def refused(why, method, path, headers, body=None):
     """Make a call that must be refused, and record the error."""
-    answer = await lab.rest("nobody", method, path, body, headers)
+    answer = await lab.rest("anonymous", method, path, body, headers)
     raised.setdefault(answer.body["code"], (answer.status, answer.body["message"], why))
 
 
@@ -100,7 +100,7 @@ await refused(
 # %%
 other = {**shop, "Merchant-Id": "mrch_unknown"}
 used = {**shop, "Idempotency-Key": "gallery"}
-await lab.rest("nobody", "POST", pays, order, used)
+await lab.rest("anonymous", "POST", pays, order, used)
 await refused("less than nothing", "POST", pays, shop, {"amount": {**price, "value": "-1"}})
 await refused("no number", "GET", f"{about}/status?maxPollMs=soon", purse)
 await refused("no such payment", "GET", about, purse)
@@ -192,7 +192,7 @@ kind = partner_pb2.API_KEY_KIND_PARTNER
 ask = partner_pb2.CreateApiKeyRequest(kind=kind, live=True, partner_id=partner.id)
 live = {"Api-Key": (await lab.operator(ask)).secret}
 await refused("a live key in the sandbox", "GET", "/v1/sandbox/clock", live)
-versions = (await lab.rest("nobody", "GET", "/versions")).body
+versions = (await lab.rest("anonymous", "GET", "/versions")).body
 pinned = await lab.operator(partner_pb2.RegisterWalletRequest(name="Purse"))
 newest = {"app_id": pinned.app_id, "version": versions["preview"][-1]}
 await lab.operator(partner_pb2.SetApiVersionRequest(**newest))

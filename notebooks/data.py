@@ -60,33 +60,33 @@ def load(
     seed: int = 7,
     payments: int = 400,
     days: int = 7,
-    **knobs: Any,
+    **config: Any,
 ) -> Data:
     """Return the tables with these names.
 
     They come from the state folder `home` if it is given. If FLORIN_TARGET is set, they come from
     that Florin: its state folder, which has every table, or its gRPC address, which has the
     payments and refunds of a merchant. Otherwise they come from simulated days, which are stored in
-    the user's cache folder for later use. `knobs` are further options of the simulation. Raise
+    the user's cache folder for later use. `config` are further options of the simulation. Raise
     LabError with the remedy if that is impossible.
     """
     target = home or os.environ.get("FLORIN_TARGET", "")
     if target and not Path(target).is_dir():
         return _of_server(target, names)
-    folder = Path(target) if target else simulated(seed, payments, days, **knobs)
+    folder = Path(target) if target else simulated(seed, payments, days, **config)
     source = f"state in {folder}" if target else f"{payments:,} simulated payments, seed {seed}"
     return Data(_of_home(folder, names), source, folder)
 
 
-def simulated(seed: int, payments: int, days: int, **knobs: Any) -> Path:
+def simulated(seed: int, payments: int, days: int, **config: Any) -> Path:
     """Return the state folder after simulated days; the first run takes a while."""
     # imported here: tables of a remote Florin need no server
-    from florin_sandbox.simulation import knobs as choices
+    from florin_sandbox.simulation import config as choices
     from florin_sandbox.simulation.run import simulate
     from florin_server.settings import Settings
 
     try:
-        chosen = choices.SimulationConfig(seed=seed, payments=payments, days=days, **knobs)
+        chosen = choices.SimulationConfig(seed=seed, payments=payments, days=days, **config)
     except (choices.InvalidSimulationConfig, TypeError) as error:
         raise LabError(f"this cannot be simulated: {error}") from error
     cache_key = json.dumps([VERSION, _code(), str(FIRST_DAY), asdict(chosen)], sort_keys=True)

@@ -64,15 +64,15 @@ class Lab:
     report: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def headers(self, who: str) -> dict[str, str]:
-        """Return the REST credentials of a `merchant`, a `wallet` or `nobody`."""
+        """Return the REST credentials of a `merchant`, a `wallet` or `anonymous`."""
         if who == "merchant":
             names = {"Api-Key": "FLORIN_PARTNER_KEY", "Merchant-Id": "FLORIN_MERCHANT_ID"}
         elif who == "wallet":
             names = {"App-Id": "FLORIN_APP_ID", "Client-Id": "FLORIN_CLIENT_ID"}
-        elif who == "nobody":
+        elif who == "anonymous":
             names = {}
         else:
-            raise ValueError(f"who must be merchant, wallet or nobody, not {who}")
+            raise ValueError(f"who must be merchant, wallet or anonymous, not {who}")
         return {header: self.env[name] for header, name in names.items()}
 
     async def rest(
@@ -191,10 +191,10 @@ async def start(
         raise
 
 
-async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: Any) -> Lab:
+async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **config: Any) -> Lab:
     """Return a lab on its own Florin, with days of payments: equal for equal seeds.
 
-    The days start on a Monday. Further knobs are the options of `florin simulate`. The simulated
+    The days start on a Monday. `config` are further options of `florin simulate`. The simulated
     days are cached, and this Florin works on a copy. Raise LabError with the reason if they are
     impossible.
     """
@@ -203,7 +203,7 @@ async def simulate(seed: int = 7, payments: int = 400, days: int = 7, **knobs: A
     stack = AsyncExitStack()
     try:
         home = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "home"
-        shutil.copytree(await asyncio.to_thread(simulated, seed, payments, days, **knobs), home)
+        shutil.copytree(await asyncio.to_thread(simulated, seed, payments, days, **config), home)
         env = await _served(home, stack, {})
         return await _connected(env, stack)
     except BaseException:

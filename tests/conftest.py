@@ -23,8 +23,8 @@ from tests.support.chain import ChainClient
 from tests.support.chainlab import profiles, selection
 from tests.support.chains import EvmChains
 from tests.support.command import CommandForks
-from tests.support.desk import ServiceHarness, open_service
 from tests.support.service import run_service
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 _MANY = 1_000

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from contracts.proofs import tools as programs
-from contracts.proofs.holes import HOLES
+from contracts.proofs.planted_bugs import PLANTED_BUGS
 
 
 def main() -> int:
@@ -37,12 +37,12 @@ def main() -> int:
     for name, proven in proofs.items():
         table.add_row(name, "proven" if proven else "NOT proven")
     missed = []
-    for name in HOLES:
-        holed = programs.with_hole(result, name)
-        symbolic = [text for text, proven in programs.symbolic(holed).items() if not proven]
+    for name in PLANTED_BUGS:
+        broken = programs.plant_bug(result, name)
+        symbolic = [text for text, proven in programs.symbolic(broken).items() if not proven]
         tried = [
             text
-            for text, result_reported in programs.forge(holed).items()
+            for text, result_reported in programs.forge(broken).items()
             if not result_reported.passed
         ]
         table.add_row(f"planted: {name}", ", ".join((*symbolic, *tried)) or "NOT found")

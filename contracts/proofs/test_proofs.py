@@ -53,6 +53,6 @@ def test_payment_gas_is_unchanged(tools):
 
 
 def test_planted_bug_is_detected(tools):
-    holed = programs.with_hole(tools, "a direct payment is made twice", proofs_only=True)
-    proven = programs.symbolic(holed)
+    broken = programs.plant_bug(tools, "a direct payment is made twice", proofs_only=True)
+    proven = programs.symbolic(broken)
     assert [name for name, good in proven.items() if not good] == ["check_directPaymentIsMadeOnce"]

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from contracts.proofs.holes import HOLES
+from contracts.proofs.planted_bugs import PLANTED_BUGS
 from tests.support import npm
 from tests.support.artifacts import TEST_SOURCES
 
@@ -84,10 +84,10 @@ def tools() -> Tools | str:
     return Tools(_workplace("work"), path)
 
 
-def with_hole(found_tools: Tools, name: str, *, proofs_only: bool = False) -> Tools:
+def plant_bug(tools: Tools, name: str, *, proofs_only: bool = False) -> Tools:
     """Return tools for a contract with a planted bug; a copy for proofs only compiles faster."""
-    before, after = HOLES[name]
-    home = _workplace("hole")
+    before, after = PLANTED_BUGS[name]
+    home = _workplace("bug")
     if proofs_only:
         shutil.rmtree(home / "test/support")
         for item in ("Gas.t.sol", "Invariants.t.sol"):
@@ -95,9 +95,9 @@ def with_hole(found_tools: Tools, name: str, *, proofs_only: bool = False) -> To
     contract = home / "src" / "PaySettler.sol"
     text = contract.read_text()
     if text.count(before) != 1:
-        raise ValueError(f"there is no place for the hole: {name}")
+        raise ValueError(f"the original text of the bug does not occur: {name}")
     contract.write_text(text.replace(before, after))
-    return Tools(home, found_tools.path)
+    return Tools(home, tools.path)
 
 
 def _workplace(name: str) -> Path:
@@ -168,15 +168,15 @@ def _python(home: Path) -> str | None:
     return None
 
 
-def forge(found_tools: Tools, *, long: bool = False) -> Mapping[str, Tried]:
+def forge(tools: Tools, *, long: bool = False) -> Mapping[str, Tried]:
     """Return the results of fuzz tests and invariants by name."""
     profile = {"FOUNDRY_PROFILE": "long"} if long else {}
     chosen = ("--no-match-contract", "Gas")
-    done = found_tools.run("forge", "test", "--json", *chosen, seconds=3600, **profile)
+    done = tools.run("forge", "test", "--json", *chosen, seconds=3600, **profile)
     try:
         report: Mapping[str, Any] = json.loads(done.stdout)
     except json.JSONDecodeError:
-        raise RuntimeError(f"forge told nothing: {done.stderr[-2000:]}") from None
+        raise RuntimeError(f"forge returned no result: {done.stderr[-2000:]}") from None
     return {
         name.partition("(")[0]: Tried(
             passed=result["status"] == "Success",
@@ -188,28 +188,26 @@ def forge(found_tools: Tools, *, long: bool = False) -> Mapping[str, Tried]:
     }
 
 
-def gas(found_tools: Tools, *, keep: bool = False) -> str:
+def gas(tools: Tools, *, keep: bool = False) -> str:
     """Return the differences from the stored gas figures; empty if equal."""
-    file = found_tools.home / "gas-snapshot"
+    file = tools.home / "gas-snapshot"
     how = ("--snap",) if keep else ("--check",)
-    done = found_tools.run(
-        "forge", "snapshot", "--match-contract", "Gas", *how, str(file), seconds=600
-    )
+    done = tools.run("forge", "snapshot", "--match-contract", "Gas", *how, str(file), seconds=600)
     if keep and done.returncode == 0:
         shutil.copy(file, CONTRACTS)
     return "" if done.returncode == 0 else f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
 
 
-def symbolic(found_tools: Tools) -> Mapping[str, bool]:
+def symbolic(tools: Tools) -> Mapping[str, bool]:
     """Return whether each property of a payment is proven for all numbers and addresses."""
-    report = found_tools.home / "symbolic.json"
-    done = found_tools.run(
+    report = tools.home / "symbolic.json"
+    done = tools.run(
         *("halmos", "--contract", "Items", "--default-bytes-lengths", "0,65"),
         *("--solver-timeout-assertion", "60000", "--json-output", str(report)),
         seconds=1800,
     )
     if not report.exists():
-        raise RuntimeError(f"halmos told nothing: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        raise RuntimeError(f"halmos returned no result: {done.stdout[-2000:]}{done.stderr[-2000:]}")
     test_results = json.loads(report.read_text())["test_results"]
     return {
         item["name"].partition("(")[0]: item["exitcode"] == 0
@@ -218,13 +216,13 @@ def symbolic(found_tools: Tools) -> Mapping[str, bool]:
     }
 
 
-def slither(found_tools: Tools) -> list[tuple[str, str]]:
+def slither(tools: Tools) -> list[tuple[str, str]]:
     """Return each finding in the contracts without test money: check and place."""
-    report = found_tools.home / "slither.json"
+    report = tools.home / "slither.json"
     report.unlink(missing_ok=True)
-    done = found_tools.run("slither", ".", "--json", str(report), FOUNDRY_PROFILE="product")
+    done = tools.run("slither", ".", "--json", str(report), FOUNDRY_PROFILE="product")
     if not report.exists():
-        raise RuntimeError(f"slither told nothing: {done.stderr[-2000:]}")
+        raise RuntimeError(f"slither returned no result: {done.stderr[-2000:]}")
     findings: Sequence[Any] = json.loads(report.read_text())["results"].get("detectors", [])
     return sorted(
         {

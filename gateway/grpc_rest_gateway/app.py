@@ -43,11 +43,9 @@ from grpc_rest_gateway.headers import (
     get_request_id,
     parse_event_id,
 )
-from grpc_rest_gateway.hold import Receive, RequestWait, WaitEnd
 from grpc_rest_gateway.httprule import PathError
 from grpc_rest_gateway.jsoncodec import JsonCodec
 from grpc_rest_gateway.longpoll import poll_response
-from grpc_rest_gateway.observed import ObservedExchange, RequestObserver
 from grpc_rest_gateway.parameters import parse_query
 from grpc_rest_gateway.plain import (
     PlainEvents,
@@ -58,6 +56,8 @@ from grpc_rest_gateway.plain import (
     RefusalRenderer,
     is_page_request,
 )
+from grpc_rest_gateway.requestobserver import ObservedExchange, RequestObserver
+from grpc_rest_gateway.requestwait import Receive, RequestWait, WaitEnd
 from grpc_rest_gateway.routes import RouteBinding, check_aliases, compile_routes
 from grpc_rest_gateway.routetable import RouteTable
 from grpc_rest_gateway.rpc import CallError, Metadata, RpcBackend

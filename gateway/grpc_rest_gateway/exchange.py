@@ -11,7 +11,7 @@ from google.protobuf.descriptor import Descriptor
 from grpc_rest_gateway.errors import INVALID_PARAMS, RefusedError
 from grpc_rest_gateway.forwarded import format_peer
 from grpc_rest_gateway.headers import HeaderRules, Headers, RequestHeaders
-from grpc_rest_gateway.hold import Receive
+from grpc_rest_gateway.requestwait import Receive
 from grpc_rest_gateway.rpc import Metadata
 
 Send: TypeAlias = Callable[[MutableMapping[str, Any]], Awaitable[None]]

@@ -18,11 +18,11 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
+from grpc_rest_gateway.bufferedtransport import BufferedTransport
 from grpc_rest_gateway.errors import INVALID_PARAMS, RefusedError
 from grpc_rest_gateway.forwarded import TrustedProxies, format_peer
 from grpc_rest_gateway.headers import MISSPELT_HEADER, HeaderRules, Headers, get_request_id
-from grpc_rest_gateway.joinedwrites import BufferedTransport
-from grpc_rest_gateway.oldhttp import disable_chunking
+from grpc_rest_gateway.http10 import disable_chunking
 from grpc_rest_gateway.proxyprotocol import parse_preface
 from grpc_rest_gateway.settings import GuardSettings, HeaderSettings
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import grpc
 
-from grpc_rest_gateway.hold import Receive, RequestWait, WaitEnd
+from grpc_rest_gateway.requestwait import Receive, RequestWait, WaitEnd
 from grpc_rest_gateway.routes import PollPlan
 from grpc_rest_gateway.rpc import CallError, MessageStream, Metadata
 

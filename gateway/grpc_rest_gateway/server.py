@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import uvicorn
 
 from grpc_rest_gateway.app import RestGateway
+from grpc_rest_gateway.bufferedtransport import LINGER_S
 from grpc_rest_gateway.guard import make_guard_class
-from grpc_rest_gateway.joinedwrites import LINGER_S
 from grpc_rest_gateway.settings import ServerSettings
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from grpc_rest_gateway.exchange import Send
 from grpc_rest_gateway.headers import Headers
-from grpc_rest_gateway.hold import Receive, RequestWait, WaitEnd
 from grpc_rest_gateway.jsoncodec import JsonEncoder
+from grpc_rest_gateway.requestwait import Receive, RequestWait, WaitEnd
 from grpc_rest_gateway.rpc import CallError, MessageStream, Metadata
 from grpc_rest_gateway.settings import GatewaySettings
 

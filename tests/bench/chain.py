@@ -32,7 +32,7 @@ from florin_server.rails.evm.settler import PayArguments
 PRICE = 12_500_000
 CONCURRENCY = 64
 _GWEI = 10**9
-_NOBODY = "0x" + "00" * 20
+_ZERO_ADDRESS = "0x" + "00" * 20
 _MERCHANT = "0x" + "ca" * 20
 
 
@@ -133,7 +133,7 @@ def _pay(key: PrivateKey, buyer: str, chain_id: int) -> PayArguments:
         value=PRICE,
         valid_before=valid_before,
         dest=_MERCHANT,
-        fee_to=_NOBODY,
+        fee_to=_ZERO_ADDRESS,
         fee=0,
         ref=os.urandom(32),
     )
@@ -154,7 +154,7 @@ def _pay(key: PrivateKey, buyer: str, chain_id: int) -> PayArguments:
         valid_after=0,
         valid_before=valid_before,
         dest=_MERCHANT,
-        fee_to=_NOBODY,
+        fee_to=_ZERO_ADDRESS,
         fee=0,
         ref=route.ref,
         gas=KEY_GAS,

@@ -119,10 +119,10 @@ async def _keep(hold: Hold) -> Held:
         pages = Pages(hold.http)
         for each_cancel in hold.cancels:
             await pages.open(each_cancel)
-        await pages.begun(len(hold.cancels))
+        await pages.wait_started(len(hold.cancels))
         kib = (await settled_kib(hold.pid) - idle) / len(hold.cancels)
         request = await _cancelled(hold)
-        await pages.ended(len(hold.cancels))
+        await pages.wait_ended(len(hold.cancels))
         received = tuple((pages.heard[cancel] - request[cancel]) * 1000 for cancel in hold.cancels)
     return Held(kib, received)
 
@@ -132,7 +132,7 @@ class Pages:
 
     def __init__(self, http: Address) -> None:
         self._http = http
-        self._begun = 0
+        self._started_count = 0
         self._changed = asyncio.Event()
         self.heard: dict[str, float] = {}
 
@@ -146,14 +146,14 @@ class Pages:
         if last:
             self.heard[payment] = time.perf_counter()
         else:
-            self._begun += 1
+            self._started_count += 1
         self._changed.set()
 
-    async def begun(self, count: int) -> None:
+    async def wait_started(self, count: int) -> None:
         """Return when `count` streams have their first state."""
-        await self._until(lambda: self._begun >= count)
+        await self._until(lambda: self._started_count >= count)
 
-    async def ended(self, count: int) -> None:
+    async def wait_ended(self, count: int) -> None:
         """Return when `count` streams have their last state."""
         await self._until(lambda: len(self.heard) >= count)
 

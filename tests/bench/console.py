@@ -50,7 +50,7 @@ def _signed_in(connection: HTTPConnection, key: str) -> Mapping[str, str]:
     answer.read()
     cookie = re.match("[^;]+", answer.headers.get("Set-Cookie", ""))
     if cookie is None:
-        raise RuntimeError(f"nobody was signed in: {answer.status}")
+        raise RuntimeError(f"the sign-in failed: {answer.status}")
     return {**own, "Cookie": cookie[0]}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import median
 
 from florin_server.accounts.store import keys, merchants
-from florin_server.accounts.store.standing import run_if_active
+from florin_server.accounts.store.credential_checks import run_if_active
 from florin_server.domain.accounts.account import (
     SCOPES,
     ApiKey,
@@ -24,7 +24,7 @@ from florin_server.domain.accounts.account import (
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.payments.payment import Merchant
 from florin_server.idempotency.store.responses import IdempotencyClaim, run_once
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 
 from tests.bench import load, session
@@ -65,7 +65,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
             results.append(future.result(load.PATIENCE_S))
         plain.append(pool.submit(session.creates, PLAIN_COUNT).result(load.PATIENCE_S))
     stood = _standing(looked[1:], bare[1:])
-    return [*_told(rest[1:], bare[1:], plain[1:], median(cpu_us[1:])), stood]
+    return [*_make_figures(rest[1:], bare[1:], plain[1:], median(cpu_us[1:])), stood]
 
 
 def _standing(looked: list[Result], bare: list[Result]) -> Figure:
@@ -80,7 +80,7 @@ def _standing(looked: list[Result], bare: list[Result]) -> Figure:
     )
 
 
-def _told(
+def _make_figures(
     rest: list[Result], bare: list[Result], plain: list[Result], server_us: float
 ) -> list[Figure]:
     store_rate, plain_rate = (median(result.rate for result in side) for side in (bare, plain))

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.tables.payments import PaymentEventRow, PaymentRow
 from florin_server.domain.payments.payment import CancellationReason, Payment
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
@@ -105,13 +105,13 @@ def _make_figures(what: str, rounds: list[dict[tuple[str, str], Pace]]) -> list[
 
 def server_cpu_s(pid: int) -> float:
     """Return the processor time so far of a server and all its children."""
-    ended, begun = _times_s(pid, (11, 12, 13, 14)), 0.0
+    ended_s, running_s = _times_s(pid, (11, 12, 13, 14)), 0.0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         # a process can end while it is read; its parent then has its time
         with suppress(OSError):
             if int(_fields(int(stat.parent.name))[1]) == pid:
-                begun += _times_s(int(stat.parent.name), (11, 12))
-    return ended + begun
+                running_s += _times_s(int(stat.parent.name), (11, 12))
+    return ended_s + running_s
 
 
 def _times_s(pid: int, places: Sequence[int]) -> float:

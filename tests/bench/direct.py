@@ -74,7 +74,7 @@ def measure(florin: Florin, pool: ProcessPoolExecutor) -> list[Figure]:
 @contextmanager
 def _empty(answer: bytes, trailing: Iterable[tuple[str, str]]) -> Iterator[tuple[Address, int]]:
     entries = json.dumps([(item.key, item.value) for item in trailing])
-    command = [sys.executable, "-m", "tests.bench.empty", answer.hex(), entries]
+    command = [sys.executable, "-m", "tests.bench.empty_server", answer.hex(), entries]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from florin_server.money.ledger.store import books
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 
 from tests.bench.load import child
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support import exported, store_kit
+from tests.support import export_stores, store_factories
 
 PAYMENTS, AT_ONCE = sized(100_000, 1_000), 200
 FORMATS = ("csv", "jsonl", "parquet")
@@ -56,7 +56,10 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
             with child() as pool:
                 taken[format_] = pool.submit(_export, store, folder / format_, format_).result()
         again = _export(store, folder / "csv", "csv")
-        if exported.sum_postings(exported.read_rows(folder / "jsonl", "ledger")) != balances:
+        if (
+            export_stores.sum_postings(export_stores.read_rows(folder / "jsonl", "ledger"))
+            != balances
+        ):
             raise RuntimeError("what was exported is not what was booked")
     output = f"{PAYMENTS:,} payments made in {made_s:.0f} s by the store's operations"
     figures = [
@@ -99,9 +102,11 @@ async def _write(path: Path) -> dict[tuple[str, str], int]:
     """Create the store; return the balances of its books."""
     store = await open_store(path)
     try:
-        shop = exported.ExportStoreBuilder(await store_kit.acquire_lease(store), step_us=STEP_US)
+        shop = export_stores.ExportStoreBuilder(
+            await store_factories.acquire_lease(store), step_us=STEP_US
+        )
         for _ in range(PAYMENTS // AT_ONCE):
-            await store.write(exported.make_payments(shop, AT_ONCE))
+            await store.write(export_stores.make_payments(shop, AT_ONCE))
         page = await store.scan(books.list_balances(None, None, PAYMENTS))
         assert page.last is None
         return {row[:2]: row[2] for row in page.balances}
@@ -125,7 +130,7 @@ def _export(store: Path, to: Path, format_: str) -> Taken:
     Path("/proc/self/clear_refs").write_text("5")
     before = _peak_mb()
     started = time.perf_counter()
-    rows = sum(exported.export_store(store, to, format_).values())
+    rows = sum(export_stores.export_store(store, to, format_).values())
     return Taken(rows, time.perf_counter() - started, _peak_mb() - before)
 
 

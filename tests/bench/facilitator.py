@@ -35,7 +35,7 @@ from tests.bench.settle import prepared, shop
 from tests.bench.size import sized
 from tests.bench.verify import Pace
 from tests.bench.x402 import environment
-from tests.support.evm_lab import MERCHANT, PRICE
+from tests.support.evm_harness import MERCHANT, PRICE
 
 ROUNDS, VERIFIED, SETTLED = sized((3, 200, 100), (1, 2, 2))
 THREADS = sized(8, 1)

@@ -87,7 +87,7 @@ def florin(*command: str, **settings: str) -> Iterator[Florin]:
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
         home = StateFolder(Path(folder) / "home")
         log, started = Path(folder) / "log", time.monotonic()
-        process = _begun(command or ("up",), home, log, {**_NO_LIMITS, **settings})
+        process = _start_process(command or ("up",), home, log, {**_NO_LIMITS, **settings})
         try:
             yield _ready(process, home, log, started)
         finally:
@@ -99,7 +99,7 @@ def florin(*command: str, **settings: str) -> Iterator[Florin]:
                 process.communicate()
 
 
-def _begun(
+def _start_process(
     command: Sequence[str], home: StateFolder, log: Path, settings: dict[str, str]
 ) -> Process:
     """Start the program; if figures do not matter, fork a process that has loaded it."""

@@ -18,7 +18,7 @@ from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.evm.settings import EvmCoinSettings
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import (
     Asset,
     PayableAsset,
@@ -28,7 +28,8 @@ from florin_server.rails.types import (
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.evm_lab import (
+from tests.support.contract_accounts import make_contract_account
+from tests.support.evm_harness import (
     CHAIN,
     ETHER,
     EURO,
@@ -46,8 +47,7 @@ from tests.support.evm_lab import (
     sign_option,
     to_account,
 )
-from tests.support.payout_lab import TREASURY
-from tests.support.smart import make_contract_account
+from tests.support.payout_harness import TREASURY
 
 COIN = f"{CHAIN}/slip44:60"
 TOGETHER, FEE = sized(50, 3), 15_000
@@ -117,7 +117,7 @@ async def _sent(lab: EvmChainHarness, asset_id: str, means: PayableAsset, most: 
         raise RuntimeError("the payment did not settle")
     *before, last = gas
     kind = "direct" if before else "coin"
-    note = f"a payment with a fee that a wallet sends by itself; {sum(before):,} for approvals"
+    note = f"a payment with a fee that a wallet sends directly; {sum(before):,} for approvals"
     return Figure(f"gas_{kind}", last, "gas", note, at_most=most)
 
 

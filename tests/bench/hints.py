@@ -23,7 +23,7 @@ from florin_server.app.process_bus.jobs import get_jobs
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import CancellationReason
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from florin_server.settings import Settings
 
@@ -81,7 +81,7 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
         figures += [
             Figure(f"{name}_p50_ms", percentile(late_ms, 50), "ms", note, at_most=5),
             Figure(f"{name}_p99_ms", percentile(late_ms, 99), "ms", "the same"),
-            Figure(f"{name}_lost", lost, "", "changes that a watcher was not told of", at_most=0),
+            Figure(f"{name}_lost", lost, "", "changes that a watcher did not receive", at_most=0),
         ]
     return figures
 
@@ -154,19 +154,19 @@ async def _created(database: DatabaseConfig, count: int) -> list[str]:
 
 
 async def _take_part(part: Part) -> Done:
-    done, begun = Done(), asyncio.Semaphore(0)
+    done, started = Done(), asyncio.Semaphore(0)
 
     async def watcher(app: App, payment_id: str) -> None:
         async for state in app.notifier.payments.watch(payment_id):
             if state.status.is_final:
                 done.seen[payment_id] = time.perf_counter()
-            begun.release()
+            started.release()
 
     async with _joined(DatabaseConfig(part.dsn)) as app:
         before_kib = rss_kib(os.getpid())
         watchers = [asyncio.create_task(watcher(app, watch)) for watch in part.watches]
         for _ in watchers:
-            await begun.acquire()
+            await started.acquire()
         done.kib = (rss_kib(os.getpid()) - before_kib) / len(watchers)
         await asyncio.to_thread(part.ready.touch)
         await wait_until(lambda: asyncio.to_thread(part.others_ready.exists), True)

@@ -18,13 +18,13 @@ from florin_server.rails.evm.rail import EvmRail
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.evm_lab import RELAYER, make_chain_settings
+from tests.support.evm_harness import RELAYER, make_chain_settings
 
 PACES = sized((2.0, 0.25, 0.2), (0.2,))
 SECONDS = sized(20.0, 1.5)
 POLL_MS = 1_000
 _TRANSACTIONS = 20  # in each block, all of other senders
-_BEGUN = 1_000  # blocks before the first look
+_FIRST_BLOCKS = 1_000  # blocks before the first look
 
 
 def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
@@ -75,13 +75,13 @@ class Simulated:
 
     async def send(self, payload: bytes) -> bytes:
         """Answer one call or a batch."""
-        begun = time.thread_time()
+        before_s = time.thread_time()
         questions = json.loads(payload)
         if isinstance(questions, list):
             answer = b"[" + b",".join(self._answered(question) for question in questions) + b"]"
         else:
             answer = self._answered(questions)
-        self.own_s += time.thread_time() - begun
+        self.own_s += time.thread_time() - before_s
         return answer
 
     async def close(self) -> None:
@@ -93,7 +93,7 @@ class Simulated:
         return b'{"jsonrpc":"2.0","id":%d,"result":%s}' % (question["id"], result.encode())
 
     def _result(self, method: str, params: list[Any]) -> Any:
-        head = _BEGUN + int((time.monotonic() - self._since) / self._block_s)
+        head = _FIRST_BLOCKS + int((time.monotonic() - self._since) / self._block_s)
         match method:
             case "eth_blockNumber":
                 return hex(head)
@@ -108,7 +108,7 @@ class Simulated:
             "number": hex(number),
             "hash": _hash(number),
             "parentHash": _hash(number - 1),
-            "timestamp": hex(self._epoch_s + int((number - _BEGUN) * self._block_s)),
+            "timestamp": hex(self._epoch_s + int((number - _FIRST_BLOCKS) * self._block_s)),
             "baseFeePerGas": "0x7",
             "transactions": [_hash(number, index + 1) for index in range(_TRANSACTIONS)],
         }

@@ -10,11 +10,11 @@ from statistics import median
 from florin_server.base.clock import SystemClock
 from florin_server.base.meters import Meters
 from florin_server.db.engine.store import Store
-from florin_server.domain.tally import compute_threshold
-from florin_server.limits.service import sharing
+from florin_server.domain.pending_counts import compute_threshold
+from florin_server.limits.service import shared_limits
 from florin_server.limits.service.limits import ServiceLimits
-from florin_server.limits.service.sharing import LimitSync
-from florin_server.money.opening import open_store
+from florin_server.limits.service.shared_limits import LimitSync
+from florin_server.money.open_store import open_store
 from florin_server.settings import LimitSettings
 
 from tests.bench.report import Figure
@@ -95,7 +95,7 @@ async def _exchange(both: list[tuple[ServiceLimits, LimitSync]]) -> list[Figure]
     whole_ms = (time.perf_counter() - began) * 1e3
     cpu_ms = (time.process_time() - cpu) * 1e3
     note = (
-        f"{KEYS:,} busy keys in {len(each_ms)} exchanges of {sharing.BUDGETS_MAX} at most, "
+        f"{KEYS:,} busy keys in {len(each_ms)} exchanges of {shared_limits.BUDGETS_MAX} at most, "
         f"{median(each_ms):.1f} ms each; {cpu_ms:.0f} ms CPU of this process in all"
     )
     return [

@@ -19,11 +19,11 @@ from florin_server.db.engine.where import DatabaseConfig
 from tests.bench import history, pages
 from tests.bench.florin import Florin
 from tests.bench.node import Node, nodes
+from tests.bench.payment_cost import COUNT, TOGETHER, measured
 from tests.bench.report import Figure, median_of
 from tests.bench.settle import shop
 from tests.bench.setup import with_accounts
 from tests.bench.size import sized
-from tests.bench.whole import COUNT, TOGETHER, measured
 from tests.support.postgres import OwnServer
 
 ROUNDS = sized(3, 1)

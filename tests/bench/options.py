@@ -34,7 +34,7 @@ from florin_server.rails.types import Asset
 from tests.bench.report import Figure
 from tests.bench.size import sized
 from tests.support import anvil
-from tests.support.evm_lab import CHAIN, make_asset, make_chain_settings
+from tests.support.evm_harness import CHAIN, make_asset, make_chain_settings
 
 SIZES = sized(((1, 2), (3, 10), (10, 20)), ((1, 2),))
 TOKENS = max(count for _, count in SIZES)

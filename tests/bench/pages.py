@@ -15,8 +15,8 @@ from statistics import median
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import PaymentStatus
-from florin_server.money.opening import open_store
-from florin_server.money.payments.store import listed, listing
+from florin_server.money.open_store import open_store
+from florin_server.money.payments.store import list_rows, listing
 from florin_server.money.payments.store.listing import (
     PaymentListFilters,
     PaymentListOrder,
@@ -98,7 +98,7 @@ async def _pages_ms(
             places = await store.read(
                 listing.list_positions(filters, order, LIMIT + 1, after, END_US, is_sparse=False)
             )
-            await store.read(listed.list_rows([text for _, text in places[:LIMIT]], END_US))
+            await store.read(list_rows.list_rows([text for _, text in places[:LIMIT]], END_US))
             taken.append((time.perf_counter() - started) * 1000)
             begins[at] = places[LIMIT - 1]
     return [median(taken) for taken in times]
@@ -129,7 +129,7 @@ async def _first_ms(store: Store, filters: PaymentListFilters) -> float:
                 filters, ORDERS["date"], LIMIT + 1, None, END_US, is_sparse=False
             )
         )
-        await store.read(listed.list_rows([text for _, text in places[:LIMIT]], END_US))
+        await store.read(list_rows.list_rows([text for _, text in places[:LIMIT]], END_US))
         times.append((time.perf_counter() - started) * 1000)
     return median(times)
 
@@ -141,11 +141,11 @@ def _show(pages: dict[tuple[str, str], list[float]], firsts: dict[str, float]) -
         table.add_column(f"at {depth:.0%}", justify="right")
     table.add_column("first, with totals", justify="right")
     for (scope, order), times in pages.items():
-        table.add_row(f"{scope} by {order}", *_told(times))
+        table.add_row(f"{scope} by {order}", *_format_times(times))
     for name, ms in firsts.items():
-        table.add_row(name, *[""] * len(DEPTHS), *_told([ms]))
+        table.add_row(name, *[""] * len(DEPTHS), *_format_times([ms]))
     Console(highlight=False).print(table)
 
 
-def _told(times: Sequence[float]) -> list[str]:
+def _format_times(times: Sequence[float]) -> list[str]:
     return [f"{ms:,.1f}" for ms in times]

@@ -12,7 +12,7 @@ from florin_server.domain.receipts import signature
 
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.altered import ReceiptSigner, make_receipt
+from tests.support.forged_receipts import ReceiptSigner, make_receipt
 
 ROUNDS, ROUND_S = sized((9, 0.2), (1, 0.001))
 ISSUER = ReceiptSigner(b"\x11" * 32)

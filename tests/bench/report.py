@@ -92,7 +92,7 @@ class Report:
         path.parent.mkdir(parents=True, exist_ok=True)
         result = {
             "facts": dict(self.facts),
-            "subjects": {name: _told(subject) for name, subject in self.subjects.items()},
+            "subjects": {name: _to_json(subject) for name, subject in self.subjects.items()},
         }
         _replace(path, json.dumps(result, indent=2, ensure_ascii=False) + "\n")
         _replace(path.with_suffix(".md"), self.markdown())
@@ -165,7 +165,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _told(item: Measured) -> dict[str, Any]:
+def _to_json(item: Measured) -> dict[str, Any]:
     seconds = round(item.seconds, 1)
     if item.failed:
         return {"seconds": seconds, "failed": item.failed}

@@ -24,10 +24,11 @@ from tests.bench import (
     limits,
     machine,
     million,
-    observed,
+    observation,
     options,
     options_cpu,
     pages,
+    payment_cost,
     payments,
     receipts,
     report,
@@ -38,7 +39,6 @@ from tests.bench import (
     transcoder,
     verify,
     watchers,
-    whole,
     workers,
 )
 from tests.bench.florin import Florin, florin
@@ -66,7 +66,7 @@ SUBJECTS: dict[str, Subject] = {
     "direct": _with_florin(direct.measure),
     "codec": _with_florin(codec.measure),
     "transcoder": _with_florin(transcoder.measure),
-    "observed": observed.measure,
+    "observed": observation.measure,
     "create": _with_florin(create.measure),
     "payments": payments.measure,
     "verify": verify.measure,
@@ -89,7 +89,7 @@ SUBJECTS: dict[str, Subject] = {
 if is_available():
     SUBJECTS |= {
         "database": database.measure,
-        "whole": whole.measure,
+        "whole": payment_cost.measure,
         "hints": hints.measure,
         "limits": limits.measure,
         "million": million.measure,

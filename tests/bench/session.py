@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from florin_server.db.tables.payments import IdempotencyRow, PaymentEventRow, PaymentRow
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy import create_engine, event
 from sqlmodel import Session
@@ -36,7 +36,7 @@ def _create(path: Path, count: int) -> Result:
     engine = create_engine(f"sqlite:///{path}")
 
     @event.listens_for(engine, "connect")
-    def begun(raw: object, _record: object) -> None:
+    def set_pragmas(raw: object, _record: object) -> None:
         for text in _PRAGMAS:  # like the store's
             raw.execute(f"PRAGMA {text}")  # type: ignore[attr-defined]
 

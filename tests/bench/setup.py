@@ -11,7 +11,7 @@ from urllib.request import Request, urlopen
 
 import orjson
 from florin_server.db.engine.where import DatabaseConfig
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 
 from tests.bench import http1, load
 from tests.bench.florin import Florin

@@ -46,11 +46,11 @@ def _asked(running: Florin) -> list[Figure]:
     took: dict[str, list[float]] = {name: [] for name in commands}
     for turn in range(-1, COMMANDS):
         for name, command in commands.items():
-            begun = time.perf_counter()
+            before_s = time.perf_counter()
             subprocess.run(command, env=os.environ | home, check=True, capture_output=True)
             # the first round reads the files into the cache
             if turn >= 0:
-                took[name].append(time.perf_counter() - begun)
+                took[name].append(time.perf_counter() - before_s)
     return [
         median_of(name, took[name], "s", notes[name], **({"at_most": 1} if "list" in name else {}))
         for name in commands

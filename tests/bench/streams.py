@@ -58,19 +58,19 @@ class _Watches(GrpcConnection):
         super().__init__(_WATCH, owner.metadata)
         self._owner = owner
         self._payments: dict[int, str] = {}
-        self._told: set[int] = set()
+        self._seen: set[int] = set()
 
     def watch(self, payment: str) -> None:
         request = payment_pb2.WatchPaymentRequest(payment_id=payment)
         self._payments[self.call(message(request.SerializeToString()))] = payment
 
     def on_data(self, stream: int) -> None:
-        if stream in self._told:
+        if stream in self._seen:
             self._owner.changed(self._payments[stream])
         else:
-            self._told.add(stream)
+            self._seen.add(stream)
             self._owner.held()
 
     def on_end(self, stream: int) -> None:
-        if stream not in self._told:
+        if stream not in self._seen:
             self._owner.lost(self.fault)

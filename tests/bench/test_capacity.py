@@ -106,10 +106,10 @@ def test_model_that_loses_count_raises(monkeypatch, fault, message):
 
 
 def test_resource_that_exceeds_its_capacity_raises(monkeypatch):
-    begun = Queue.__init__
+    init = Queue.__init__
 
     def faster(self, per_step):
-        begun(self, 100 * per_step)
+        init(self, 100 * per_step)
         monkeypatch.setattr(Queue, "busy", property(lambda item: item.done / item.steps / per_step))
 
     monkeypatch.setattr(Queue, "__init__", faster)

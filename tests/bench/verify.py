@@ -26,13 +26,13 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.reading.node import LATEST, build_call
 from florin_server.rails.evm.sending.fees import KEY_GAS, compute_dry_run_gas
 from florin_server.rails.evm.sending.transactions import EvmSigner
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.bench.node import CHAIN_ID, Node, nodes
 from tests.bench.report import Figure
 from tests.bench.size import sized
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     FEES,
     MERCHANT,
     PRICE,

@@ -8,7 +8,8 @@ from typing import Any
 
 import grpc
 from florin.v1 import ledger_pb2
-from florin_sandbox.simulation.audit.ground import (
+from florin_sandbox.simulation.audit.auditor import Auditor
+from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,
     EVM,
@@ -16,15 +17,14 @@ from florin_sandbox.simulation.audit.ground import (
     USD,
     AuditTarget,
 )
-from florin_sandbox.simulation.audit.judge import Auditor
 
 from tests.chaos.bounds import Bounds
+from tests.chaos.chaos_service import MERCHANT, SOLANA_MERCHANT, ChaosEnvironment
 from tests.chaos.facts import Chain
+from tests.chaos.front_runner import THIEF
+from tests.chaos.payment_run import PaymentRun
 from tests.chaos.plan import CONFIRMATIONS
-from tests.chaos.stage import MERCHANT, SOLANA_MERCHANT, Stage
-from tests.chaos.story import Story
-from tests.chaos.stranger import THIEF
-from tests.chaos.till import POLL_S, Till
+from tests.chaos.service_client import POLL_S, ServiceClient
 from tests.support.installation import OperatorStub
 
 # reads of the books and the chains until nothing is pending
@@ -32,15 +32,15 @@ _POLLS_MAX = 200
 _GIFTS = {10**10, 10**12, 10**21}
 
 
-def build_target(stage: Stage, till: Till) -> AuditTarget:
+def build_target(environment: ChaosEnvironment, service_client: ServiceClient) -> AuditTarget:
     """Return what to audit: everything, from the first block on."""
     return AuditTarget(
-        database=stage.home.database_path,
-        evm=till.evm.ask,
-        solana=till.solana.ask,
-        relayers=stage.relayers(),
-        solana_relayer=stage.solana_relayer,
-        treasuries=stage.treasuries(),
+        database=environment.home.database_path,
+        evm=service_client.evm.ask,
+        solana=service_client.solana.ask,
+        relayers=environment.relayers(),
+        solana_relayer=environment.solana_relayer,
+        treasuries=environment.treasuries(),
         merchant_accounts=(MERCHANT, SOLANA_MERCHANT),
         confirmations=CONFIRMATIONS,
     )
@@ -49,13 +49,19 @@ def build_target(stage: Stage, till: Till) -> AuditTarget:
 class Audit(Auditor):
     """The audit of one run; `bill` is its cost, `alarms` what the service may and must log."""
 
-    def __init__(self, stage: Stage, till: Till, stories: Sequence[Story]) -> None:
-        ids = (story.payment_id for story in stories if story.payment_id)
+    def __init__(
+        self,
+        environment: ChaosEnvironment,
+        service_client: ServiceClient,
+        payment_runs: Sequence[PaymentRun],
+    ) -> None:
+        ids = (payment_run.payment_id for payment_run in payment_runs if payment_run.payment_id)
         super().__init__(
-            build_target(stage, till), {text: till.statuses.get(text, ()) for text in ids}
+            build_target(environment, service_client),
+            {text: service_client.statuses.get(text, ()) for text in ids},
         )
-        self._stage = stage
-        self._stories = stories
+        self._environment = environment
+        self._payment_runs = payment_runs
         self.rows = self.facts.payments
         self.bill: dict[str, Any] = {}
         self.alarms: dict[str, list[str]] = {}
@@ -64,8 +70,14 @@ class Audit(Auditor):
         """Compare everything; `before` has the buyers' balances after block `since`."""
         self.expect("stored payments", len(self.rows), len(self.buyer_statuses))
         self.check_payments()
-        promised = [story for story in self._stories if story.order.refunded]
-        self.check_refunds({story.payment_id for story in promised if story.status == "succeeded"})
+        promised = [payment_run for payment_run in self._payment_runs if payment_run.order.refunded]
+        self.check_refunds(
+            {
+                payment_run.payment_id
+                for payment_run in promised
+                if payment_run.status == "succeeded"
+            }
+        )
         self.check_books()
         ours = {self.target.treasuries[0].lower()}
         chain = Chain(
@@ -82,7 +94,7 @@ class Audit(Auditor):
         await self.check_solana()
         await self._check_buyers(chain, before)
         await self._check_wallets()
-        bounds = Bounds(self._stage, self.facts, self._stories, now_us)
+        bounds = Bounds(self._environment, self.facts, self._payment_runs, now_us)
         bounds.check(chain, self.opened_balances)
         self.problems += bounds.problems
         self.bill, self.alarms = bounds.bill, bounds.list_alarms()
@@ -97,7 +109,7 @@ class Audit(Auditor):
                 continue
             left = balance_before + self._compute_change(asset, payer)
             if asset == ETHER:
-                left += chain.coin_from_stranger[payer] - chain.gas_since[payer]
+                left += chain.coin_from_front_runner[payer] - chain.gas_since[payer]
             if asset == USD:
                 left -= chain.saved[payer]
             self.expect(f"{payer}'s {asset}", await self.target.read_balance(payer, asset), left)
@@ -123,10 +135,10 @@ class Audit(Auditor):
         # books that had to wait for pending payments start after the run
         unfinished = {verdict.BALANCE_VERDICT_UNDER_WAY, verdict.BALANCE_VERDICT_NOT_BEGUN}
         for _ in range(_POLLS_MAX):
-            target = self._stage.read_facts("shop")["operator"]
+            target = self._environment.read_facts("shop")["operator"]
             async with grpc.aio.insecure_channel(target) as channel:
                 operator = OperatorStub(
-                    channel, self._stage.home.get_or_create_secrets().operator_token
+                    channel, self._environment.home.get_or_create_secrets().operator_token
                 )
                 result = await operator.call("CheckLedger", ledger_pb2.CheckLedgerRequest())
             if not result.unread and not unfinished & {wallet.verdict for wallet in result.wallets}:

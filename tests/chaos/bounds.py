@@ -18,16 +18,16 @@ from florin_server.rails.evm.sending.fees import (
     compute_transaction_gas,
 )
 
+from tests.chaos.chaos_service import EVM, FAILED_GAS, OPENED, OPTIONS, ChaosEnvironment
 from tests.chaos.facts import Chain, Sent
-from tests.chaos.plan import FOES, Mood
-from tests.chaos.stage import EVM, FAILED_GAS, OPENED, OPTIONS, Stage
-from tests.chaos.story import Story
+from tests.chaos.payment_run import PaymentRun
+from tests.chaos.plan import ATTACKERS, BuyerBehavior
 from tests.support.solana import ASSETS
 
 # accounts that have code, or get it
-_CODED = {Mood.BURNER, Mood.TURNCOAT, Mood.CREATOR}
+_CODED = {BuyerBehavior.BURNER, BuyerBehavior.TURNCOAT, BuyerBehavior.CREATOR}
 # payments of these can be given up
-_FAILING = _CODED | {Mood.MOVER, Mood.BROKE}
+_FAILING = _CODED | {BuyerBehavior.MOVER, BuyerBehavior.BROKE}
 _HOUR_S, _DAY_S, _DAY_US = 3600, 86_400, 86_400_000_000
 # calldata of a payment that creates its account, rounded up
 _BYTES = 3_000
@@ -59,13 +59,21 @@ class Bounds:
     """The checks of one run's costs, which `bill` has; `problems` lists what exceeds a bound."""
 
     def __init__(
-        self, stage: Stage, facts: StoredFacts, stories: Sequence[Story], now_us: int
+        self,
+        environment: ChaosEnvironment,
+        facts: StoredFacts,
+        payment_runs: Sequence[PaymentRun],
+        now_us: int,
     ) -> None:
         self.problems: list[str] = []
         self.bill: dict[str, Any] = {}
-        self._stage = stage
+        self._environment = environment
         self._facts = facts
-        self._stories = {story.payment_id: story for story in stories if story.payment_id}
+        self._payment_runs = {
+            payment_run.payment_id: payment_run
+            for payment_run in payment_runs
+            if payment_run.payment_id
+        }
         self._now_us = now_us
         self._began_s = 0
 
@@ -84,7 +92,7 @@ class Bounds:
     # ---- gas
 
     def _check_gas(self, chain: Chain) -> None:
-        lost: Counter[Mood] = Counter()
+        lost: Counter[BuyerBehavior] = Counter()
         payers: Counter[str] = Counter()
         failures: Counter[str] = Counter()
         full_total = paid = 0
@@ -94,12 +102,12 @@ class Bounds:
             paid += len(sent.paid)
             for ref, gas in _compute_lost_gas(sent, failed).items():
                 offered = self._facts.offered_payments[ref]
-                lost[self._stories[offered.id].order.mood] += gas
+                lost[self._payment_runs[offered.id].order.behavior] += gas
                 payers[offered.payer] += gas
                 failures[offered.id] += sent.worked or len(sent.items) == 1
         hours = self._now_us // (_HOUR_S * 1_000_000) - chain.began // _HOUR_S + 1
-        share = PAYMENT_GAS_MAX * len(self._stage.relayers())
-        by_code = sum(gas for mood, gas in lost.items() if mood in _CODED)
+        share = PAYMENT_GAS_MAX * len(self._environment.relayers())
+        by_code = sum(gas for behavior, gas in lost.items() if behavior in _CODED)
         self._check_at_most(
             "gas lost to accounts with code", by_code, hours * (FAILED_GAS.chain + share)
         )
@@ -130,7 +138,7 @@ class Bounds:
         most = days * OPENED["accounts_a_day"] + len(ASSETS)
         self._check_at_most("token accounts that were opened", len(opened), most)
         query = "SELECT day, merchant_id, count(*) FROM opened_account GROUP BY 1, 2"
-        for day, merchant_id, count in self._stage.select(query):
+        for day, merchant_id, count in self._environment.select(query):
             if merchant_id is not None:
                 most = OPENED["accounts_a_merchant_day"]
                 self._check_at_most(f"accounts for {merchant_id} on day {day}", count, most)
@@ -140,13 +148,13 @@ class Bounds:
 
     def _check_memory(self, chain: Chain) -> None:
         query = "SELECT payment_id, count(*) FROM payment_option GROUP BY 1"
-        counts = dict(self._stage.select(query))
+        counts = dict(self._environment.select(query))
         for payment_id, count in counts.items():
             self._check_at_most(f"options of {payment_id}", count, OPTIONS["options_per_payment"])
         self.bill["options"] = max(counts.values(), default=0)
         # unrelated events are not remembered
         own = sum(len(events) for events in chain.payment_events.values())
-        self.bill["remembered"] = self._stage.read_facts("memory")
+        self.bill["remembered"] = self._environment.read_facts("memory")
         self._check_at_most("settlement events that are remembered", self.bill["remembered"], own)
 
     # ---- alarms
@@ -159,18 +167,20 @@ class Bounds:
             if payment_id not in self._facts.held_states
         ] + [_HELD.format(payment_id) for payment_id in self._facts.held_states]
         failing = [
-            story.payment_id for story in self._stories.values() if story.order.mood in _FAILING
+            payment_run.payment_id
+            for payment_run in self._payment_runs.values()
+            if payment_run.order.behavior in _FAILING
         ]
         given_up = [
             _GIVEN_UP.format(payment_id)
-            for (payment_id,) in self._stage.select(
+            for (payment_id,) in self._environment.select(
                 f"SELECT payment_id FROM confirm WHERE failures >= {FAILURES_MAX}"
             )
         ]
         exhausted = [
             text
             for kind, text, most in _EXHAUSTED
-            for _, gas in self._stage.select(_USED.format(kind))
+            for _, gas in self._environment.select(_USED.format(kind))
             if gas >= most
         ]
         return {
@@ -184,13 +194,13 @@ class Bounds:
         Money of blocked payers must be held.
         """
         for payment_id, state in self._facts.held_states.items():
-            mood = self._stories[payment_id].order.mood
-            if mood is not Mood.BLOCKED or state == "held":
-                self.problems.append(f"{payment_id}, {mood}, is {state}")
+            behavior = self._payment_runs[payment_id].order.behavior
+            if behavior is not BuyerBehavior.BLOCKED or state == "held":
+                self.problems.append(f"{payment_id}, {behavior}, is {state}")
         for refund in self._facts.returned_payouts:
-            mood = self._stories[refund.payment_id].order.mood
-            if mood not in FOES:
-                self.problems.append(f"{refund.payment_id}, {mood}, was paid late, or twice")
+            behavior = self._payment_runs[refund.payment_id].order.behavior
+            if behavior not in ATTACKERS:
+                self.problems.append(f"{refund.payment_id}, {behavior}, was paid late, or twice")
 
 
 def _compute_lost_gas(sent: Sent, failed: Mapping[str, int]) -> dict[str, int]:

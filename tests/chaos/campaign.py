@@ -33,13 +33,13 @@ import uvloop
 from rich.console import Console
 from rich.table import Table
 
-from tests.chaos import stage as stages
-from tests.chaos import storm
-from tests.chaos.holes import HOLES
-from tests.chaos.plan import FOES, Kill, Mood, Plan, plan
-from tests.chaos.quick import QuickClock
-from tests.chaos.stage import Stage
-from tests.support.loaded import load_all
+from tests.chaos import chaos_run
+from tests.chaos import chaos_service as stages
+from tests.chaos.chaos_service import ChaosEnvironment
+from tests.chaos.fast_clock import QuickClock
+from tests.chaos.plan import ATTACKERS, BuyerBehavior, Kill, Plan, plan
+from tests.chaos.planted_bugs import PLANTED_BUGS
+from tests.support.preload import load_all
 
 PAYMENTS, SEEDS = 300, 20
 SHOWN = 5  # findings shown; all of them are in the run's folder
@@ -75,16 +75,19 @@ class Run:
         payments: int,
         *,
         embedded: bool,
-        hole: str = "",
-        foe: Mood | None = None,
+        bug: str = "",
+        attacker: BuyerBehavior | None = None,
     ) -> None:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
         self._root = root
         self.plan: Plan = plan(
-            seed, payments, embedded=embedded, foe=HOLES[hole].foe if hole else foe
+            seed,
+            payments,
+            embedded=embedded,
+            attacker=PLANTED_BUGS[bug].attacker if bug else attacker,
         )
-        self._stage = Stage(root, embedded, self.plan.keys, hole)
+        self._environment = ChaosEnvironment(root, embedded, self.plan.keys, bug)
         self._kills = [*self.plan.kills]
         self._chains = 0
         self._service = 0
@@ -92,7 +95,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        return f"{self.plan.seed}{' embedded' if self._stage.embedded else ''}"
+        return f"{self.plan.seed}{' embedded' if self._environment.embedded else ''}"
 
     def fork(self) -> int:
         """Run in a child process."""
@@ -113,14 +116,14 @@ class Run:
 
     def run(self) -> dict[str, Any]:
         began = time.monotonic()
-        QuickClock.create(self._stage.clock)
-        self._stage.home.open().get_or_create_secrets()
+        QuickClock.create(self._environment.clock)
+        self._environment.home.open().get_or_create_secrets()
         try:
-            if not self._stage.embedded:
+            if not self._environment.embedded:
                 self._chains = self._start("chains", self._chains_work)
             self._start_service()
             driver = fork(
-                lambda: storm.drive(self._stage, self.plan),
+                lambda: chaos_run.drive(self._environment, self.plan),
                 self._root / "driver-error",
                 self._root / "driver.log",
             )
@@ -134,12 +137,12 @@ class Run:
         return {**verdict, "deaths": self.deaths, "seconds": round(time.monotonic() - began, 1)}
 
     def _chains_work(self, ready: Callable[[], None]) -> Coroutine[Any, Any, None]:
-        return stages.run_chains(self._stage, self.plan.seed, self.plan.nodes, ready)
+        return stages.run_chains(self._environment, self.plan.seed, self.plan.nodes, ready)
 
     def _service_work(
         self, kill: Kill | None
     ) -> Callable[[Callable[[], None]], Coroutine[Any, Any, None]]:
-        return lambda ready: stages.serve(self._stage, kill, ready)
+        return lambda ready: stages.serve(self._environment, kill, ready)
 
     def _start(
         self, name: str, work: Callable[[Callable[[], None]], Coroutine[Any, Any, None]]
@@ -180,7 +183,7 @@ class Run:
                     self._service = 0
                 os.kill(driver, signal.SIGKILL)
                 os.waitpid(driver, 0)
-                (self._root / "driver-error").write_text(f"{name} ended by itself: {status}")
+                (self._root / "driver-error").write_text(f"{name} ended without a kill: {status}")
                 return
             self.deaths += 1
             self._start_service()
@@ -196,9 +199,9 @@ class Run:
         path = self._root / "verdict.json"
         verdict = json.loads(path.read_text()) if path.exists() else {"bad": []}
         patterns = verdict.pop("alarms", {"may": [], "must": []})
-        bad += verdict["bad"] + find_alarms(self._stage.log, patterns["may"])
+        bad += verdict["bad"] + find_alarms(self._environment.log, patterns["may"])
         # each death can lose one alarm
-        missing = find_unraised(self._stage.log, patterns["must"])
+        missing = find_unraised(self._environment.log, patterns["must"])
         if len(missing) > self.deaths:
             bad.append(f"alarms that were not raised: {missing}")
         return {**verdict, "bad": bad, "alarms": len(patterns["must"])}
@@ -237,8 +240,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=SEEDS, help="how many, from 1 on")
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("--embedded", action="store_true", help="chains inside of the service")
-    parser.add_argument("--hole", default="", choices=HOLES, help="to be found (tests.chaos.holes)")
-    parser.add_argument("--foe", type=Mood, choices=FOES, help="attackers of one kind alone")
+    parser.add_argument(
+        "--bug", default="", choices=PLANTED_BUGS, help="to be found (tests.chaos.planted_bugs)"
+    )
+    parser.add_argument(
+        "--attacker", type=BuyerBehavior, choices=ATTACKERS, help="attackers of one kind alone"
+    )
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     namespace = parser.parse_args()
@@ -249,8 +256,8 @@ def main() -> int:
             seed,
             namespace.payments,
             embedded=namespace.embedded,
-            hole=namespace.hole,
-            foe=namespace.foe,
+            bug=namespace.bug,
+            attacker=namespace.attacker,
         )
         for seed in seeds
     ]

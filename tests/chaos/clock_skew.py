@@ -30,9 +30,9 @@ from tests.chaos.customers import (
 from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.command import ROOT, RunningCommand
-from tests.support.desk import ORDER
 from tests.support.processes import ProcessInstallation, open_installation
-from tests.support.skewed import AHEAD_VARIABLE, BLIND_VARIABLE
+from tests.support.service_harness import ORDER
+from tests.support.skewed_clock import AHEAD_VARIABLE, BLIND_VARIABLE
 from tests.support.until import wait_until
 
 HOUR_S = 3600
@@ -64,7 +64,7 @@ class Campaign:
 
     installation: ProcessInstallation
     skewed_installation: ProcessInstallation
-    stories: int
+    payment_runs: int
     blind: bool = False
     acknowledged: Acknowledgements = field(default_factory=Acknowledgements)
     bad: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Campaign:
 
     async def run(self, session: aiohttp.ClientSession, ahead_s: int) -> None:
         """Run both machines once, the wrong one first."""
-        program = [sys.executable, "-m", "tests.support.skewed"]
+        program = [sys.executable, "-m", "tests.support.skewed_clock"]
         env = {"PYTHONPATH": str(ROOT), AHEAD_VARIABLE: str(ahead_s)}
         if self.blind:
             env[BLIND_VARIABLE] = "1"
@@ -142,11 +142,11 @@ class Campaign:
         self, people: list[Customer], runs: list[asyncio.Task[None]]
     ) -> None:
         """Return when more payments have ended, through both machines."""
-        expected = [customer.stories + self.stories for customer in people]
+        expected = [customer.payment_runs + self.payment_runs for customer in people]
         await wait_while_paying(
             runs,
             lambda: all(
-                customer.stories >= n for customer, n in zip(people, expected, strict=True)
+                customer.payment_runs >= n for customer, n in zip(people, expected, strict=True)
             ),
         )
 
@@ -169,13 +169,13 @@ class Campaign:
 
 
 async def campaign(
-    folder: Path, stories: int, clocks_s: Sequence[int], *, blind: bool = False
+    folder: Path, payment_runs: int, clocks_s: Sequence[int], *, blind: bool = False
 ) -> dict[str, Any]:
     """Return counts of what happened; `bad` lists the violations."""
     async with open_installation(folder) as installation:
         home = folder / "elsewhere" / "home"
         await asyncio.to_thread(shutil.copytree, installation.home, home)
-        run = Campaign(installation, replace(installation, home=home), stories, blind)
+        run = Campaign(installation, replace(installation, home=home), payment_runs, blind)
         connector = aiohttp.TCPConnector(limit=0, force_close=True)
         async with aiohttp.ClientSession(connector=connector) as session:
             for ahead_s in clocks_s:
@@ -187,7 +187,7 @@ async def campaign(
         bad += [f"{payment_id} expired early" for (payment_id,) in expired]
         for open_id in run.open_ids:
             if (status := await installation.status(open_id)) != "requires_action":
-                bad.append(f"{open_id}, which nobody paid, is {status}")
+                bad.append(f"{open_id}, which was never paid, is {status}")
     counts = {
         "confirmed": len(run.acknowledged.confirmed),
         "refunds": len(run.acknowledged.refunds),
@@ -197,10 +197,10 @@ async def campaign(
 
 def main() -> None:
     arguments = [text for text in sys.argv[1:] if text != "blind"]
-    stories, *clocks_s = map(int, arguments or ("20", *map(str, CLOCKS_S)))
+    payment_runs, *clocks_s = map(int, arguments or ("20", *map(str, CLOCKS_S)))
     blind = "blind" in sys.argv
     with tempfile.TemporaryDirectory() as folder:
-        results = uvloop.run(campaign(Path(folder), stories, clocks_s, blind=blind))
+        results = uvloop.run(campaign(Path(folder), payment_runs, clocks_s, blind=blind))
     print(results)
     sys.exit(bool(results["bad"]))
 

@@ -21,9 +21,9 @@ from florin_server.money.payments.store import history
 from tests.support import postgres
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
-from tests.support.desk import ORDER
 from tests.support.own_chain import CHAIN
 from tests.support.processes import TREASURY, ProcessInstallation
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 
@@ -32,7 +32,7 @@ CUSTOMERS = 6
 PRICE = 12_500_000
 # callers are not served while all processes are dead
 SERVED_S = 120
-# the subjects of a story, repeated by weight
+# the subjects of a payment run, repeated by weight
 _KINDS = ("pay", "pay", "refund", "cancel")
 _PURSE = 10**12
 _CALL_S = 10
@@ -70,7 +70,7 @@ class Customer:
         self._wallet = wallet
         self._acknowledged = acknowledged
         self._rng = random.Random(seed * 1000 + number)
-        self.stories = 0
+        self.payment_runs = 0
 
     def with_number(self, number: int) -> Self:
         """Set the number in keys, which separates several groups of customers."""
@@ -79,10 +79,10 @@ class Customer:
 
     async def run(self, ends: asyncio.Event) -> None:
         while not ends.is_set():
-            await self._run_story(f"{self._number}-{self.stories}")
-            self.stories += 1
+            await self._run_payment(f"{self._number}-{self.payment_runs}")
+            self.payment_runs += 1
 
-    async def _run_story(self, key: str) -> None:
+    async def _run_payment(self, key: str) -> None:
         kind = self._rng.choice(_KINDS)
         order = {**ORDER, "referenceId": key}
         created = await self._call_until_answered(lambda: self._api.create(order, key))
@@ -236,10 +236,10 @@ async def find_differences(
         (payment, refund, "succeeded") for payment, refund in acknowledged.refunds.items()
     )
     if sorted(refunds) != expected:
-        bad.append(f"refunds are {sorted(refunds)}, and were told as {expected}")
+        bad.append(f"refunds are {sorted(refunds)}, and were reported as {expected}")
     for payment_id, versions in acknowledged.versions.items():
         if versions != sorted(set(versions)):
-            bad.append(f"{payment_id} was told in versions {versions}")
+            bad.append(f"{payment_id} was reported in versions {versions}")
         if acknowledged.final.get(payment_id) != stored.get(payment_id):
             bad.append(f"the stream of {payment_id} ended as {acknowledged.final.get(payment_id)}")
     chain = _chain(installation, session)

@@ -13,10 +13,10 @@ import time
 
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.db.engine.store import Store
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import history, payments
 
-from tests.support import postgres, store_kit
+from tests.support import postgres, store_factories
 
 CLIENTS = 8
 READY_S = 5.0
@@ -43,8 +43,10 @@ class Load:
             self.ready.set()
 
     async def _try(self, key: str) -> None:
-        payment = store_kit.make_payment()
-        op = store_kit.create_once(payment, store_kit.make_claim(key), payment.id.encode())
+        payment = store_factories.make_payment()
+        op = store_factories.create_once(
+            payment, store_factories.make_claim(key), payment.id.encode()
+        )
         try:
             result = await self._store.write(op)
             await self._store.payments.find(payment.id)

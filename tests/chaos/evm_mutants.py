@@ -18,7 +18,7 @@ from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.domain.chains.evm.signatures import CURVE_ORDER
 from florin_server.domain.payments.payment import Payment, PaymentOption
 
-from tests.support.smart import ContractAccount, make_contract_account, wrap_signature
+from tests.support.contract_accounts import ContractAccount, make_contract_account, wrap_signature
 
 KINDS = ("key", "contract", "delegated", "unborn")
 HASH = json.dumps("0x" + "11" * 32)
@@ -218,8 +218,8 @@ def rewrap(case: Case, cases: Sequence[Case], rng: random.Random) -> list[str]:
     # usually one part is wrong
     wrong = {rng.randrange(4) for _ in range(rng.choice((1, 1, 2, 3)))}
     if 0 in wrong:
-        nobody, door = "0x" + "00" * 20, case.payer.side_door
-        factory = rng.choice((other.factory, door, door, DEVNET.settler, own.address, nobody))
+        null_address, door = "0x" + "00" * 20, case.payer.side_door
+        factory = rng.choice((other.factory, door, door, DEVNET.settler, own.address, null_address))
     if 1 in wrong:
         longer = own.data + bytes(rng.randrange(64))
         filled = b"\xff" * rng.choice((3_072, 3_073))

@@ -11,11 +11,11 @@ from florin_sandbox.simulation.audit.blocks import (
     compute_gas_cost,
     list_payment_events,
 )
-from florin_sandbox.simulation.audit.ground import TOKENS, USD
+from florin_sandbox.simulation.audit.target import TOKENS, USD
 from florin_server.domain.chains.evm import abi
 
-from tests.chaos.story import SAVINGS
-from tests.chaos.stranger import ADDRESS, decode_settlement
+from tests.chaos.front_runner import ADDRESS, decode_settlement
+from tests.chaos.payment_run import SAVINGS
 
 _TRANSFER = abi.encode_topic("Transfer(address,address,uint256)")
 
@@ -45,7 +45,7 @@ class Chain(AuditedEvmChain):
     began: int = 0  # Unix seconds of the first block that was read
     gas_since: Counter[str] = field(default_factory=Counter)  # since buyers' balances were read
     saved: Counter[str] = field(default_factory=Counter)  # what buyers moved away themselves
-    coin_from_stranger: Counter[str] = field(default_factory=Counter)  # by its receiver
+    coin_from_front_runner: Counter[str] = field(default_factory=Counter)  # by its receiver
     settlements: list[Sent] = field(default_factory=list)  # of relayers
 
     def start_block(self, number: int, time: int) -> None:
@@ -63,7 +63,7 @@ class Chain(AuditedEvmChain):
             self.gas_since[sender] += compute_gas_cost(receipt)
             self._record_transfers(receipt)
             if sender == ADDRESS and receipt["status"] == "0x1":
-                self.coin_from_stranger[sent["to"].lower()] += int(sent["value"], 16)
+                self.coin_from_front_runner[sent["to"].lower()] += int(sent["value"], 16)
 
     def _record_transfers(self, receipt: dict[str, Any]) -> None:
         for log in receipt["logs"]:

@@ -27,14 +27,14 @@ from florin_sandbox.demo_accounts import ensure_demo_accounts
 from florin_server.app.service import FlorinService
 from florin_server.money.ledger.store import ledger
 from florin_server.money.settlement.store import settlement_items
-from florin_server.money.settlement.worker.conclude import PaymentFinalizer
+from florin_server.money.settlement.worker.payment_finalizer import PaymentFinalizer
 from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.rails.evm.sending.relay import EvmRelay
 
 from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.chain import ChainClient
-from tests.support.loaded import load_all
+from tests.support.preload import load_all
 from tests.support.service import make_settings
 from tests.support.wallet import EvmTestWallet
 

@@ -27,9 +27,16 @@ from pydantic import SecretStr
 from tests.support import postgres
 from tests.support.api import ApiCallError
 from tests.support.books import SETTINGS
-from tests.support.desk import ServiceHarness, open_service
 from tests.support.installation import OperatorStub, open_operator
-from tests.support.payout_shop import CHAIN, DOLLAR, PRICE, USD, PayoutMerchant, wait_faucet_booked
+from tests.support.payout_merchant import (
+    CHAIN,
+    DOLLAR,
+    PRICE,
+    USD,
+    PayoutMerchant,
+    wait_faucet_booked,
+)
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

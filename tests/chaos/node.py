@@ -14,7 +14,7 @@ from aiohttp import web
 from florin_server.rails.evm.sending.transactions import compute_transaction_hash
 from solders.transaction import VersionedTransaction
 
-from tests.chaos.stranger import Stranger
+from tests.chaos.front_runner import FrontRunner
 
 _SENDS = {"eth_sendRawTransaction", "sendTransaction"}
 # methods that a lagging or pruned node answers with null
@@ -47,11 +47,11 @@ class Node:
         self,
         handle: Callable[[bytes], Awaitable[bytes]],
         seed: str,
-        stranger: Stranger | None = None,
+        front_runner: FrontRunner | None = None,
     ) -> None:
         self._handle = handle
         self._rng = random.Random(seed)
-        self._stranger = stranger
+        self._front_runner = front_runner
         self._weather: dict[str, float] = {}
         self.counts: Counter[str] = Counter()
 
@@ -73,8 +73,8 @@ class Node:
         return web.Response()
 
     async def _set_burners(self, request: web.Request) -> web.Response:
-        if self._stranger is not None:
-            self._stranger.burners = frozenset(await request.json())
+        if self._front_runner is not None:
+            self._front_runner.burners = frozenset(await request.json())
         return web.Response()
 
     async def _report_counts(self, _request: web.Request) -> web.Response:
@@ -97,7 +97,7 @@ class Node:
         how = self._rng.randrange(3)
         if how == 0 and request.transport is not None:
             request.transport.abort()
-        return web.Response(status=503 if how == 1 else 502, text="nobody is here")
+        return web.Response(status=503 if how == 1 else 502, text="unavailable")
 
     async def _answer_calls(self, calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
         values: dict[int, dict[str, Any]] = {}
@@ -133,11 +133,11 @@ class Node:
 
     async def _answer_send(self, call: dict[str, Any]) -> Any:
         """Decide a transaction's fate; None if it is forwarded as usual."""
-        if self._stranger is not None:
+        if self._front_runner is not None:
             raw = bytes.fromhex(call["params"][0][2:])
-            await self._stranger.signal_burners(raw)
-            if self._is_hit("stranger"):
-                await self._stranger.front_run(raw)
+            await self._front_runner.signal_burners(raw)
+            if self._is_hit("front_runner"):
+                await self._front_runner.front_run(raw)
         if self._is_hit("drop"):
             return {"result": _hash(call)}
         if self._is_hit("fail"):

@@ -23,7 +23,7 @@ LAPSED_SLOTS = 160
 # durable steps of a payment, approximately
 STEPS_PER_PAYMENT = 8
 # share of all orders
-SHARE_OF_FOES = 0.2
+SHARE_OF_ATTACKERS = 0.2
 
 
 # the first number of the buyers who move their money
@@ -50,7 +50,7 @@ class Way(StrEnum):
         return self in {Way.DIRECT, Way.COIN}
 
 
-class Mood(StrEnum):
+class BuyerBehavior(StrEnum):
     """The behavior of a buyer: an honest, a careless or an attacking one."""
 
     HONEST = "honest"
@@ -69,26 +69,26 @@ class Mood(StrEnum):
     CREATOR = "creator"  # pays from an account that the payment creates, sometimes in vain
     CLOSER = "closer"  # pays itself a cent, closes the account opened for it, asks for our accounts
     BLOCKED = "blocked"  # is on a blocklist when it pays
-    MEDDLER = "meddler"  # pays nothing, and crowds the payments of others
+    INTRUDER = "intruder"  # pays nothing, and crowds the payments of others
 
 
 # buyers who did nothing wrong
-PAYS = frozenset({Mood.HONEST, Mood.SILENT, Mood.UNFETCHED})
+PAYS = frozenset({BuyerBehavior.HONEST, BuyerBehavior.SILENT, BuyerBehavior.UNFETCHED})
 
 
 # the payment methods of attackers
-_FOES = {
-    Mood.BURNER: (Way.EIP3009,),
-    Mood.TURNCOAT: (Way.EIP3009,),
-    Mood.MOVER: (Way.EIP3009,),
-    Mood.LATE: (Way.COIN, Way.DIRECT),
-    Mood.DOUBLE: (Way.EIP3009,),
-    Mood.CREATOR: (Way.EIP3009,),
-    Mood.CLOSER: (Way.TOKEN,),
-    Mood.BLOCKED: (Way.COIN,),
-    Mood.MEDDLER: (Way.COIN,),
+_ATTACKER_METHODS = {
+    BuyerBehavior.BURNER: (Way.EIP3009,),
+    BuyerBehavior.TURNCOAT: (Way.EIP3009,),
+    BuyerBehavior.MOVER: (Way.EIP3009,),
+    BuyerBehavior.LATE: (Way.COIN, Way.DIRECT),
+    BuyerBehavior.DOUBLE: (Way.EIP3009,),
+    BuyerBehavior.CREATOR: (Way.EIP3009,),
+    BuyerBehavior.CLOSER: (Way.TOKEN,),
+    BuyerBehavior.BLOCKED: (Way.COIN,),
+    BuyerBehavior.INTRUDER: (Way.COIN,),
 }
-FOES = frozenset(_FOES)
+ATTACKERS = frozenset(_ATTACKER_METHODS)
 _WAYS = {
     Way.EIP3009: 35,
     Way.PERMIT2: 15,
@@ -105,10 +105,10 @@ _WEATHER = {
     "refusals": {"refuse": 0.25},
     "slowness": {"slow": 0.5},
     "silence": {"silent": 1.0},
-    "strangers": {"stranger": 0.6},
+    "front-runners": {"front_runner": 0.6},
 }
 # a node's behavior without other faults
-USUAL = {"evm": {"stranger": 0.15}, "solana": {}}
+USUAL = {"evm": {"front_runner": 0.15}, "solana": {}}
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class Order:
     at_s: float
     way: Way
     cents: int
-    mood: Mood
+    behavior: BuyerBehavior
     buyer: int
     settled: bool  # the merchant has its own destination
     thinks_s: float  # between its signature and its confirm
@@ -128,7 +128,7 @@ class Order:
 
 
 @dataclass(frozen=True)
-class Gust:
+class ChainFault:
     """A temporary fault of a chain (`evm`, `solana`) or of a node in front of it."""
 
     at_s: float
@@ -158,49 +158,53 @@ class Kill:
 class Plan:
     seed: int
     orders: tuple[Order, ...]
-    gusts: tuple[Gust, ...]
+    chain_faults: tuple[ChainFault, ...]
     kills: tuple[Kill, ...]
     lasts_s: float
     nodes: int = 1  # of each chain
     keys: int = 1  # keys that send on the EVM chain
 
     @property
-    def foes(self) -> int:
+    def attackers(self) -> int:
         """Return the number of attackers."""
-        return sum(order.mood in FOES for order in self.orders)
+        return sum(order.behavior in ATTACKERS for order in self.orders)
 
     def describe(self) -> str:
         """Return a line for each kind."""
         ways = Counter(str(order.way) for order in self.orders)
-        moods = Counter(str(order.mood) for order in self.orders)
-        moods["refunded"] = sum(order.refunded for order in self.orders)
-        gusts = Counter(f"{gust.chain} {gust.kind}" for gust in self.gusts)
+        behaviors = Counter(str(order.behavior) for order in self.orders)
+        behaviors["refunded"] = sum(order.refunded for order in self.orders)
+        chain_faults = Counter(
+            f"{chain_fault.chain} {chain_fault.kind}" for chain_fault in self.chain_faults
+        )
         kills = ", ".join(
             f"{kill.steps} {kill.step_name or 'steps'}+{kill.after_s:.2f}s" for kill in self.kills
         )
         return (
             f"seed {self.seed}: {len(self.orders)} payments in {self.lasts_s:.0f} s, "
             f"nodes of each chain: {self.nodes}, keys: {self.keys}\n"
-            f"  ways  {_format_counts(ways)}\n  moods {_format_counts(moods)}\n"
-            f"  attackers {self.foes} of {len(self.orders)}\n"
-            f"  gusts {_format_counts(gusts)}\n  kills {kills}"
+            f"  ways  {_format_counts(ways)}\n  behaviors {_format_counts(behaviors)}\n"
+            f"  attackers {self.attackers} of {len(self.orders)}\n"
+            f"  faults {_format_counts(chain_faults)}\n  kills {kills}"
         )
 
 
-def plan(seed: int, payments: int, *, embedded: bool = False, foe: Mood | None = None) -> Plan:
+def plan(
+    seed: int, payments: int, *, embedded: bool = False, attacker: BuyerBehavior | None = None
+) -> Plan:
     """Plan a run. Embedded chains have no node in front, and a faucet that prevents bankruptcy.
 
-    With `foe`, all attackers are of that kind.
+    With `attacker`, all attackers are of that kind.
     """
     rng = random.Random(f"chaos {seed} {embedded}")
     lasts_s = max(LEAST_S, payments * PACE_S)
     nodes = 1 if embedded else rng.randint(1, NODES_MAX)
     keys = 1 if embedded else rng.randint(1, KEYS_MAX)
-    foes = _choose_foes(seed, payments, embedded=embedded, only=foe)
+    attackers = _choose_attackers(seed, payments, embedded=embedded, only=attacker)
     orders = tuple(
-        _make_order(rng, n, payments, lasts_s, embedded, foes.get(n)) for n in range(payments)
+        _make_order(rng, n, payments, lasts_s, embedded, attackers.get(n)) for n in range(payments)
     )
-    gusts = [
+    chain_faults = [
         *_plan_chain_gusts(rng, lasts_s),
         *_plan_node_gusts(rng, lasts_s, "evm", nodes, list(_WEATHER)),
         *_plan_node_gusts(
@@ -209,18 +213,25 @@ def plan(seed: int, payments: int, *, embedded: bool = False, foe: Mood | None =
         *_plan_pauses(rng, lasts_s),
         *_plan_jumps(random.Random(f"jumps {seed} {embedded}"), lasts_s),
     ]
-    gusts.sort(key=lambda gust: gust.at_s)
+    chain_faults.sort(key=lambda chain_fault: chain_fault.at_s)
     return Plan(
-        seed, orders, tuple(gusts), _plan_kills(rng, payments, lasts_s), lasts_s, nodes, keys
+        seed, orders, tuple(chain_faults), _plan_kills(rng, payments, lasts_s), lasts_s, nodes, keys
     )
 
 
-def _choose_foes(seed: int, payments: int, *, embedded: bool, only: Mood | None) -> dict[int, Mood]:
+def _choose_attackers(
+    seed: int, payments: int, *, embedded: bool, only: BuyerBehavior | None
+) -> dict[int, BuyerBehavior]:
     """Return the attackers by number: all kinds take turns, from one seed to the next."""
     # an open faucet prevents bankruptcy
-    kinds = [mood for mood in _FOES if not (embedded and mood is Mood.MOVER)]
+    kinds = [
+        behavior
+        for behavior in _ATTACKER_METHODS
+        if not (embedded and behavior is BuyerBehavior.MOVER)
+    ]
     kinds = kinds if only is None else [only]
-    count = round(payments * SHARE_OF_FOES)
+    count = round(payments * SHARE_OF_ATTACKERS)
+    # another text here gives other plans, and the tested seeds cover all attackers with this one
     places = random.Random(f"foes {seed} {embedded}").sample(range(len(_WAYS), payments), count)
     return {n: kinds[(seed * count + turn) % len(kinds)] for turn, n in enumerate(places)}
 
@@ -231,84 +242,92 @@ def _make_order(
     payments: int,
     lasts_s: float,
     embedded: bool,
-    foe: Mood | None,
+    attacker: BuyerBehavior | None,
 ) -> Order:
     ways = list(_WAYS)
     # even the shortest campaign contains every method
     way = ways[n] if n < len(ways) else rng.choices(ways, list(_WAYS.values()))[0]
-    moods = {Mood.HONEST: 84, Mood.GONE: 3, Mood.CANCELS: 3}
+    behaviors = {BuyerBehavior.HONEST: 84, BuyerBehavior.GONE: 3, BuyerBehavior.CANCELS: 3}
     if way.is_sent_by_wallet:
-        moods |= {Mood.SILENT: 10, Mood.HOLLOW: 6}
+        behaviors |= {BuyerBehavior.SILENT: 10, BuyerBehavior.HOLLOW: 6}
     if way is Way.COIN:
-        moods |= {Mood.UNFETCHED: 25}
+        behaviors |= {BuyerBehavior.UNFETCHED: 25}
     if way is Way.EIP3009 and not embedded:
-        moods |= {Mood.BROKE: 8}
-    mood = Mood.HONEST if n < len(ways) else rng.choices(list(moods), list(moods.values()))[0]
-    if foe is not None:
-        mood, way = foe, rng.choice(_FOES.get(foe, (Way.COIN,)))
-    shared = way not in {Way.PERMIT2, Way.DIRECT} and mood is not Mood.BROKE
+        behaviors |= {BuyerBehavior.BROKE: 8}
+    behavior = (
+        BuyerBehavior.HONEST
+        if n < len(ways)
+        else rng.choices(list(behaviors), list(behaviors.values()))[0]
+    )
+    if attacker is not None:
+        behavior, way = attacker, rng.choice(_ATTACKER_METHODS.get(attacker, (Way.COIN,)))
+    shared = way not in {Way.PERMIT2, Way.DIRECT} and behavior is not BuyerBehavior.BROKE
     # a buyer who moves its money has several payments that can fail
-    alone = mood in FOES - {Mood.MOVER, Mood.CLOSER}
-    first = MOVERS if mood is Mood.MOVER else 0
+    alone = behavior in ATTACKERS - {BuyerBehavior.MOVER, BuyerBehavior.CLOSER}
+    first = MOVERS if behavior is BuyerBehavior.MOVER else 0
     return Order(
         n=n,
         at_s=lasts_s * n / payments + rng.uniform(0, PACE_S),
         way=way,
-        cents=1 if mood is Mood.CLOSER else rng.randint(100, 5000),
-        mood=mood,
+        cents=1 if behavior is BuyerBehavior.CLOSER else rng.randint(100, 5000),
+        behavior=behavior,
         buyer=first + rng.randrange(max(2, payments // 12)) if shared and not alone else 1000 + n,
         # blocked payers' money is held in full, or only the fee
-        settled=rng.random() < 0.75 and mood is not Mood.BLOCKED,
+        settled=rng.random() < 0.75 and behavior is not BuyerBehavior.BLOCKED,
         thinks_s=rng.choice((0, 0, rng.uniform(0, 0.5))),
-        refunded=rng.random() < 0.2 and mood not in FOES,
+        refunded=rng.random() < 0.2 and behavior not in ATTACKERS,
         variant=rng.randrange(6),
     )
 
 
-def _plan_chain_gusts(rng: random.Random, lasts_s: float) -> list[Gust]:
-    gusts, at_s = [], rng.uniform(0.2, 0.8)
+def _plan_chain_gusts(rng: random.Random, lasts_s: float) -> list[ChainFault]:
+    chain_faults, at_s = [], rng.uniform(0.2, 0.8)
     while at_s < lasts_s:
         kind = rng.choices(("reorg", "fees", "stop"), (5, 1, 1))[0]
         if kind == "reorg":
             depth = rng.randint(1, REORG_MAX)
             drops = rng.choice((0, 0, 0.5))
             delay = rng.randint(0, depth)
-            gusts.append(Gust(at_s, "evm", kind, depth=depth, drops=drops, delay=delay))
+            chain_faults.append(
+                ChainFault(at_s, "evm", kind, depth=depth, drops=drops, delay=delay)
+            )
         else:
-            gusts.append(Gust(at_s, "evm", kind, for_s=rng.uniform(0.3, 1.5)))
-        at_s += gusts[-1].for_s + rng.uniform(0.2, 1.6)
-    return gusts
+            chain_faults.append(ChainFault(at_s, "evm", kind, for_s=rng.uniform(0.3, 1.5)))
+        at_s += chain_faults[-1].for_s + rng.uniform(0.2, 1.6)
+    return chain_faults
 
 
 def _plan_node_gusts(
     rng: random.Random, lasts_s: float, chain: str, nodes: int, kinds: list[str]
-) -> list[Gust]:
-    gusts, at_s = [], rng.uniform(0, 0.4)
+) -> list[ChainFault]:
+    chain_faults, at_s = [], rng.uniform(0, 0.4)
     while at_s < lasts_s:
         chosen = rng.sample(kinds, rng.choice((1, 1, 2)))
         weather = {name: p for kind in chosen for name, p in _WEATHER[kind].items()}
         for_s = rng.uniform(0.2, 0.8 if "silence" in chosen else 1.5)
         affected = tuple(rng.sample(range(nodes), rng.randint(1, nodes)))
-        gusts.append(Gust(at_s, chain, "+".join(sorted(chosen)), for_s, affected, weather))
+        chain_faults.append(
+            ChainFault(at_s, chain, "+".join(sorted(chosen)), for_s, affected, weather)
+        )
         at_s += for_s + rng.uniform(0.1, 0.6)
-    return gusts
+    return chain_faults
 
 
-def _plan_pauses(rng: random.Random, lasts_s: float) -> list[Gust]:
-    gusts, at_s = [], rng.uniform(0.5, 2)
+def _plan_pauses(rng: random.Random, lasts_s: float) -> list[ChainFault]:
+    chain_faults, at_s = [], rng.uniform(0.5, 2)
     while at_s < lasts_s:
-        gusts.append(Gust(at_s, "solana", "pause", rng.uniform(0.1, 1.0)))
-        at_s += gusts[-1].for_s + rng.uniform(1, 4)
-    return gusts
+        chain_faults.append(ChainFault(at_s, "solana", "pause", rng.uniform(0.1, 1.0)))
+        at_s += chain_faults[-1].for_s + rng.uniform(1, 4)
+    return chain_faults
 
 
-def _plan_jumps(rng: random.Random, lasts_s: float) -> list[Gust]:
+def _plan_jumps(rng: random.Random, lasts_s: float) -> list[ChainFault]:
     """Let slots pass in which nothing lands, so that earlier signatures lapse."""
-    gusts, at_s = [], rng.expovariate(1 / JUMP_EVERY_S)
+    chain_faults, at_s = [], rng.expovariate(1 / JUMP_EVERY_S)
     while at_s < lasts_s:
-        gusts.append(Gust(at_s, "solana", "slots", depth=LAPSED_SLOTS))
+        chain_faults.append(ChainFault(at_s, "solana", "slots", depth=LAPSED_SLOTS))
         at_s += rng.expovariate(1 / JUMP_EVERY_S)
-    return gusts
+    return chain_faults
 
 
 def _plan_kills(rng: random.Random, payments: int, lasts_s: float) -> tuple[Kill, ...]:

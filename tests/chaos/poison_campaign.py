@@ -12,12 +12,12 @@ from typing import Any
 from florin_server.accounts.store import destinations
 from florin_server.app.workers import BackgroundTasks
 from florin_server.compliance.screening import store as blocklists
+from florin_server.domain.cipher import DecryptionError
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.quarantine import QuarantinedItemKind, QuarantinedItemState
 from florin_server.domain.screening.blocklist import ScreeningList, find_address
-from florin_server.domain.sealed import DecryptionError
 from florin_server.features.monitoring.service import quarantine
 from florin_server.features.webhooks import worker as deliver
 from florin_server.features.webhooks.store import claims
@@ -32,11 +32,10 @@ from solders.keypair import Keypair
 
 from tests.chaos.poison_chain import ChainFaults, crowd_fees
 from tests.chaos.poison_round import Deliveries, Round
-from tests.support.answering import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.books import SETTINGS
-from tests.support.desk import PaymentOffer, ServiceHarness, open_service
+from tests.support.http_stub import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.late_money import DOLLARS, submit_authorization
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     DOLLAR,
     GBP,
     PRICE,
@@ -46,6 +45,7 @@ from tests.support.payout_shop import (
 )
 from tests.support.poison import FaultInjector
 from tests.support.receiver import OK, WebhookReceiver
+from tests.support.service_harness import PaymentOffer, ServiceHarness, open_service
 from tests.support.solana import ASSETS, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
 from tests.support.solana_accounts import CHAIN as SOLANA
 from tests.support.solana_accounts import get_token_account, has_account, queue_accounts
@@ -54,7 +54,7 @@ from tests.support.solana_offers import SolanaOffer, make_offer
 from tests.support.ticking_chain import TickingEmbeddedChains
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
-from tests.support.webhook_shop import WebhookMerchant
+from tests.support.webhook_merchant import WebhookMerchant
 
 # payments have expired after that
 _LATE_S = 905
@@ -126,16 +126,16 @@ class Campaign:
     async def round(self, arm: Callable[[Round], None] | None = None) -> int:
         """Run one round; return how many items were quarantined."""
         current = Round(self.desk)
-        story = Story(self, current)
-        await story.prepare()
+        payment_run = PaymentRun(self, current)
+        await payment_run.prepare()
         self.injector.watched = current.poisoned if arm is None else ()
         if arm is not None:
             arm(current)
         self.workers = BackgroundTasks(self.desk.service.app, self.workers._worker_set)  # noqa: SLF001
-        await story.run()
+        await payment_run.run()
         self.injector.disarm()
         items = await quarantine.list_items(self.desk.service.app, include_closed=False)
-        await story.end()
+        await payment_run.end()
         assert await self.workers.find_problems() == {}
         return len(items)
 
@@ -147,7 +147,7 @@ class Campaign:
         assert {item.state for item in left} <= {QuarantinedItemState.RETRIED}
 
 
-class Story:
+class PaymentRun:
     """One round: the preparation while no worker runs, and the events after that."""
 
     def __init__(self, campaign: Campaign, current: Round) -> None:

@@ -14,12 +14,12 @@ from florin_server.rails.protocol import Rail
 from florin_server.settings.limits import FailedFeeSettings
 
 from tests.chaos.poison_round import Round
-from tests.support.desk import ServiceHarness
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     wait_faucet_booked,
 )
+from tests.support.service_harness import ServiceHarness
 from tests.support.solana import SolanaNodeClient
 from tests.support.wallet import EvmTestWallet
 
@@ -28,7 +28,7 @@ _CHEAP, _DEAR = _GWEI, 40 * _GWEI
 _MISSED_BLOCKS = 4  # blocks that come while no worker runs
 _RECONCILE_S = 11  # the pause after which workers compare all open items with the chain
 _TURNS = 3
-_NOBODY = "0x" + "99" * 20
+_UNUSED_ADDRESS = "0x" + "99" * 20
 
 
 class ChainFaults:
@@ -48,7 +48,7 @@ class ChainFaults:
         rest = await self._chain.balance(wallet.address, DOLLAR) - value
         data = (
             abi.encode_selector("transfer(address,uint256)")
-            + abi.encode_address(_NOBODY)
+            + abi.encode_address(_UNUSED_ADDRESS)
             + abi.encode_uint256(rest)
         )
         await wallet.transact(

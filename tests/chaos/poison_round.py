@@ -14,8 +14,8 @@ from florin_server.features.monitoring.service import quarantine
 from florin_server.money.payouts.store import payouts
 from florin_server.operations.service import executors
 
-from tests.support.answering import HttpStub
-from tests.support.desk import ServiceHarness
+from tests.support.http_stub import HttpStub
+from tests.support.service_harness import ServiceHarness
 from tests.support.until import wait_until
 
 FINAL = {"succeeded", "failed", "expired", "cancelled"}

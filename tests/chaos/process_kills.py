@@ -56,7 +56,7 @@ async def campaign(folder: Path, kills: int, seed: int = 7) -> dict[str, Any]:
     """Return counts of what happened; `bad` lists violations, `unnoticed` the undetected lies."""
     rng, acknowledged, ends = random.Random(seed), Acknowledgements(), asyncio.Event()
     async with open_installation(folder) as installation:
-        program = [sys.executable, "-m", "tests.support.hurried"]
+        program = [sys.executable, "-m", "tests.support.fast_restarts"]
         env = {"PYTHONPATH": str(ROOT)}
         command = await asyncio.to_thread(
             installation.start_lasting, "serve", "--workers", "2", program=program, **env
@@ -86,8 +86,12 @@ async def campaign(folder: Path, kills: int, seed: int = 7) -> dict[str, Any]:
                         installation, session, _apply_lie(acknowledged, lie)
                     )
                 ]
-    stories = sum(customer.stories for customer in people)
-    counts = {"kills": kills, "stories": stories, "disturbed": dict(acknowledged.disturbed)}
+    payment_runs = sum(customer.payment_runs for customer in people)
+    counts = {
+        "kills": kills,
+        "payment_runs": payment_runs,
+        "disturbed": dict(acknowledged.disturbed),
+    }
     return {**counts, "bad": bad, "unnoticed": unnoticed}
 
 
@@ -101,8 +105,10 @@ def _apply_lie(
 
 async def _wait_for_stories(people: list[Customer], runs: list[asyncio.Task[None]]) -> None:
     """Return when a few more payments have ended; raise what a customer met."""
-    expected = sum(customer.stories for customer in people) + _STORIES_PER_KILL
-    await wait_while_paying(runs, lambda: sum(customer.stories for customer in people) >= expected)
+    expected = sum(customer.payment_runs for customer in people) + _STORIES_PER_KILL
+    await wait_while_paying(
+        runs, lambda: sum(customer.payment_runs for customer in people) >= expected
+    )
 
 
 def main() -> None:

@@ -38,7 +38,7 @@ from florin_server.money.payments.service import create, simulate
 from florin_server.money.refunds import service as refund
 
 from tests.chaos.clients import Client
-from tests.support.loaded import load_all
+from tests.support.preload import load_all
 from tests.support.service import make_settings
 
 CLIENTS = 2
@@ -236,7 +236,7 @@ def find_store_faults(by_key: dict[str, list[dict[str, Any]]], database: Path) -
             if stored_ids != ids:
                 extra, lost = len(stored_ids - ids), len(ids - stored_ids)
                 results.append(
-                    f"{table}: {extra} that nobody was told of, {lost} that are not there"
+                    f"{table}: {extra} that no client got an answer for, {lost} that are not there"
                 )
         changes = connection.execute(
             "SELECT payment_id FROM payment_event GROUP BY payment_id HAVING count(*) > 2"

@@ -28,7 +28,7 @@ import uvloop
 from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.db.tables.payouts import OWED_PREDICATE
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import history
 
 from tests.chaos.customers import (

@@ -65,7 +65,7 @@ async def soak(
                 ends.set()
                 await asyncio.gather(*runs)
                 bad = await find_differences(installation, session, acknowledged)
-    stories = sum(customer.stories for customer in people)
+    payment_runs = sum(customer.payment_runs for customer in people)
     disturbed = dict(acknowledged.disturbed)
     levels = [_compute_levels(sample) for sample in samples.values()]
     grown = [
@@ -74,7 +74,7 @@ async def soak(
         for name, (second, last) in gauges.items()
         if last > BOUNDS[name](second)
     ]
-    counts = {"stories": stories, "disturbed": disturbed, "levels": levels}
+    counts = {"payment_runs": payment_runs, "disturbed": disturbed, "levels": levels}
     return {**counts, "bad": bad, "grown": grown}
 
 

@@ -4,7 +4,7 @@ In each round both do the same at the same moment: a request under a lapsed key,
 payment, a refund, options beyond their limit, a durable nonce, and a transaction of a process that
 is losing its lease. Then one revokes the key with which the other creates. All answers and the
 store must look as if they had come one after the other. `python -m tests.chaos.store_race 5000
-[serializable] [hole]`, where `hole` is the name of a planted bug.
+[serializable] [bug]`, where `bug` is the name of a planted bug.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from florin_server.accounts.store import keys, standing
+from florin_server.accounts.store import credential_checks, keys
 from florin_server.db.engine.query import Op, Operation, Statement, operation, param
 from florin_server.db.engine.store import Store
 from florin_server.db.tables.tables import lease_table, payment_table
@@ -37,7 +37,7 @@ from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import history, new_options, payments
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import store as refunds
@@ -45,8 +45,8 @@ from florin_server.money.settlement.store import chain_txs, durable_nonces
 from florin_server.operations.store import leases
 from sqlalchemy import func, select
 
-from tests.support import postgres, store_kit
-from tests.support.store_kit import CHAIN, LATER_US, NOW_US, PAYER
+from tests.support import postgres, store_factories
+from tests.support.store_factories import CHAIN, LATER_US, NOW_US, PAYER
 
 PROCESSES, CALLS = 2, 2
 _BY = CancellationReason.BY_USER
@@ -56,7 +56,7 @@ _ROUND_S = 60
 
 
 def _make_payment(number: int, kind: str, **changes: Any) -> Any:
-    return store_kit.make_payment(id=f"pay_{kind}{number:026}", **changes)
+    return store_factories.make_payment(id=f"pay_{kind}{number:026}", **changes)
 
 
 class Signals(NamedTuple):
@@ -79,15 +79,15 @@ class Round:
     def __init__(self, number: int, signals: Signals | None = None) -> None:
         self.number = number
         self._signals = signals
-        self.key = store_kit.make_claim(f"key-{number}")
+        self.key = store_factories.make_claim(f"key-{number}")
         self.ends = _make_payment(number, "e", reference_id="")
         self.lapses = _make_payment(number, "l", expires_at=NOW_US // 1_000_000 + 1)
         self.paid = _make_payment(number, "p")
         self.many = _make_payment(number, "m")
         self.nonce = f"nonce-{number}"
         self.payout = Payout(
-            f"pout_{number}", PayoutKind.RETURN, "m", None, False, CHAIN, store_kit.ASSET, 5, PAYER,
-            NOW_US, backed=True,
+            f"pout_{number}", PayoutKind.RETURN, "m", None, False, CHAIN, store_factories.ASSET, 5,
+            PAYER, NOW_US, backed=True,
         )  # fmt: skip
         self.lease = f"lease-{number}"
         kind, no_scopes = ApiKeyKind.WALLET, frozenset[str]()
@@ -144,7 +144,7 @@ class Round:
         return None if isinstance(result, StoredResponse) else result.id
 
     def _accept(self, of: Any) -> Operation[Any]:
-        bound, option = store_kit.make_confirmation(of), store_kit.make_option(of)
+        bound, option = store_factories.make_confirmation(of), store_factories.make_option(of)
         return payments.accept(bound, option, 7, (None, None), NOW_US)
 
     @staticmethod
@@ -152,12 +152,12 @@ class Round:
         return bool(await store.write(op))
 
     async def _add_options(self, store: Store, who: str) -> int:
-        new = [store_kit.make_option(self.many, id=f"opt_{who}_{n}") for n in range(3)]
+        new = [store_factories.make_option(self.many, id=f"opt_{who}_{n}") for n in range(3)]
         return len(await store.write(new_options.add(self.many.id, who, new, ROOM)))
 
     async def _assign_nonce(self, store: Store, who: str) -> bool:
         spare = FreeNonce(self.nonce, "value", 1)
-        new = store_kit.make_resolved_build(self.ends, option_id=f"opt_{who}")
+        new = store_factories.make_resolved_build(self.ends, option_id=f"opt_{who}")
         try:
             await store.write(durable_nonces.assign(new, CHAIN, spare, NOW_US))
         except durable_nonces.NonceConflict:
@@ -166,7 +166,7 @@ class Round:
 
     async def _sign_as_first_owner(self, store: Store) -> str | None:
         """Sign as the first owner of the lease, unaware of any other."""
-        tx = store_kit.make_chain_tx(
+        tx = store_factories.make_chain_tx(
             sender=self.lease, nonce=1, payout_ids=(self.payout.id,), payment_ids=()
         )
         tx = replace(tx, id=f"tx_{self.number}", hash=f"0x{self.number:064x}")
@@ -204,7 +204,9 @@ class Round:
         used = CredentialStatus(key_id=self.api_key.key_id)
         try:
             await store.write(
-                standing.run_if_active(used, payments.create(_make_payment(self.number, kind)))
+                credential_checks.run_if_active(
+                    used, payments.create(_make_payment(self.number, kind))
+                )
             )
         except ApiError:
             return False
@@ -237,7 +239,7 @@ def _refund(of: Any, who: str) -> Op[bool]:
     new = Refund(new_id, of.id, "caip19/x", 5, PAYER, RefundStatus.PENDING, None, NOW_US)
     version, ordinal = (yield from refunds.get_next_version(of.id)), _ordinal(existing, who)
     yield from refunds.create(replace(new, version=version, ordinal=ordinal))
-    kind, asset = PayoutKind.REFUND, store_kit.ASSET
+    kind, asset = PayoutKind.REFUND, store_factories.ASSET
     yield from payouts.add(Payout(new_id, kind, "m", of.id, False, CHAIN, asset, 5, PAYER, NOW_US))
     return True
 
@@ -306,15 +308,15 @@ def _claim_outside() -> None:
 
 def _stale_key() -> None:
     """Trust a cached key status, whatever changed meanwhile."""
-    refusal, existing = standing._find_refusal, {}  # noqa: SLF001
+    refusal, existing = credential_checks._find_refusal, {}  # noqa: SLF001
 
     def remembered(used: CredentialStatus, key_status: Any) -> Any:
         return refusal(used, existing.setdefault(used, key_status))
 
-    standing._find_refusal = remembered  # noqa: SLF001
+    credential_checks._find_refusal = remembered  # noqa: SLF001
 
 
-HOLES: dict[str, Callable[[], None]] = {
+PLANTED_BUGS: dict[str, Callable[[], None]] = {
     "guard": _no_guard,
     "fence": _no_fence,
     "lock": _no_lock,
@@ -327,10 +329,10 @@ HOLES: dict[str, Callable[[], None]] = {
 
 
 def _race(
-    database: Any, first: int, rounds: int, who: int, signals: Signals, path: Path, hole: str
+    database: Any, first: int, rounds: int, who: int, signals: Signals, path: Path, bug: str
 ) -> None:
-    if hole:
-        HOLES[hole]()
+    if bug:
+        PLANTED_BUGS[bug]()
 
     async def wait_at_barrier() -> None:
         await asyncio.to_thread(signals.begin.wait, _ROUND_S)
@@ -410,8 +412,8 @@ async def _check_store(database: Any) -> list[str]:
     return violations
 
 
-def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: int = 50):
-    """Run the rounds and return the violations; with a `hole`, stop at the first."""
+def campaign(folder: Path, engine: str, rounds: int, *, bug: str = "", batch: int = 50):
+    """Run the rounds and return the violations; with a `bug`, stop at the first."""
     database = postgres.get_database(folder, engine)
     context = multiprocessing.get_context("fork")
     for begin in range(1, rounds + 1, batch):
@@ -420,7 +422,7 @@ def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: i
         signals = Signals(context.Barrier(PROCESSES), *(context.Semaphore(0) for _ in range(3)))
         files = [folder / f"answers-{begin}-{who}" for who in range(PROCESSES)]
         racers = [
-            context.Process(target=_race, args=(database, begin, count, who, signals, file, hole))
+            context.Process(target=_race, args=(database, begin, count, who, signals, file, bug))
             for who, file in enumerate(files)
         ]
         for fork_process in racers:
@@ -441,9 +443,9 @@ def campaign(folder: Path, engine: str, rounds: int, *, hole: str = "", batch: i
 def main() -> None:
     rounds, *more = sys.argv[1:] or ["5000"]
     engine = postgres.SERIALIZABLE if "serializable" in more else postgres.POSTGRES
-    hole = next((text for text in more if text in HOLES), "")
+    bug = next((text for text in more if text in PLANTED_BUGS), "")
     with tempfile.TemporaryDirectory() as folder:
-        violations = campaign(Path(folder), engine, int(rounds), hole=hole)
+        violations = campaign(Path(folder), engine, int(rounds), bug=bug)
     print("\n".join(violations) or f"{rounds} rounds, nothing wrong")
     sys.exit(bool(violations))
 

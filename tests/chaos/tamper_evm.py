@@ -33,7 +33,7 @@ from florin_server.rails.evm.paying import erc6492, terms, verify
 from florin_server.rails.evm.paying.erc6492 import AccountCreation
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending import submission
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.chaos.evm_mutants import (
@@ -46,7 +46,13 @@ from tests.chaos.evm_mutants import (
     list_equal_signatures,
     sign,
 )
-from tests.support.evm_lab import (
+from tests.support.contract_accounts import (
+    MAGIC,
+    make_approval,
+    make_contract_account,
+    wrap_signature,
+)
+from tests.support.evm_harness import (
     EURO,
     FEES,
     MERCHANT,
@@ -63,7 +69,6 @@ from tests.support.evm_lab import (
     open_lab,
     to_account,
 )
-from tests.support.smart import MAGIC, make_approval, make_contract_account, wrap_signature
 
 FEE = 40_000
 BATCH_SIZE = 64  # verified together, as in a busy service

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, PaymentOption, ResolvedBuild
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.solana.paying import check as checking
 from florin_server.rails.solana.paying import terms
 from florin_server.rails.solana.paying.check import compute_highest_fee
@@ -45,9 +45,9 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 from solders.transaction_metadata import FailedTransactionMetadata
 
-from tests.support.evm_lab import make_payment
+from tests.support.evm_harness import make_payment
 from tests.support.solana import list_instructions, rebuild_transaction
-from tests.support.solana_lab import (
+from tests.support.solana_rail_harness import (
     MERCHANT,
     RELAYER,
     TREASURY,

@@ -10,15 +10,15 @@ from contextlib import ExitStack
 import pytest
 
 from tests.chaos.campaign import find_alarms, find_unraised
-from tests.chaos.holes import HOLES, PAYMENTS, SEED, is_detected
-from tests.chaos.plan import FOES, SHARE_OF_FOES, Mood, Way, plan
+from tests.chaos.plan import ATTACKERS, SHARE_OF_ATTACKERS, BuyerBehavior, Way, plan
+from tests.chaos.planted_bugs import PAYMENTS, PLANTED_BUGS, SEED, is_detected
 
 pytestmark = pytest.mark.long
 
 # foreign chains outlive the service, embedded ones die with it; together they cover all attackers
 SEEDS = {"foreign": 9, "embedded": 4}
 ORDERS = 25
-# the others take as long: python -m tests.chaos.holes
+# the others take as long: python -m tests.chaos.planted_bugs
 PLANTED = ("nonces", "returns")
 
 
@@ -28,7 +28,7 @@ def runs(tmp_path_factory, forks):
     expected = {
         "foreign": (ORDERS, SEEDS["foreign"], []),
         "embedded": (ORDERS, SEEDS["embedded"], ["--embedded"]),
-        **{hole: (PAYMENTS, SEED, ["--hole", hole]) for hole in PLANTED},
+        **{bug: (PAYMENTS, SEED, ["--bug", bug]) for bug in PLANTED},
     }
     with ExitStack() as stack:
         started = {}
@@ -76,33 +76,33 @@ def test_every_payment_is_paid_once_or_provably_dead_under_faults(runs, name):
     assert result["alarms"] > 0
 
 
-@pytest.mark.parametrize("hole", PLANTED)
-def test_planted_bug_is_detected(runs, hole):
-    result, code = result_of(runs[hole])
+@pytest.mark.parametrize("bug", PLANTED)
+def test_planted_bug_is_detected(runs, bug):
+    result, code = result_of(runs[bug])
     assert code == 1
-    assert is_detected(hole, result["bad"]), result["bad"]
+    assert is_detected(bug, result["bad"]), result["bad"]
 
 
-def test_a_seed_says_all_that_will_go_wrong():
+def test_equal_seeds_give_equal_plans():
     assert plan(7, 300) == plan(7, 300)
     assert plan(7, 300) != plan(8, 300)
     orders = plan(7, 300).orders
     assert {order.way for order in orders} == set(Way)
-    assert {order.mood for order in orders} == set(Mood)
+    assert {order.behavior for order in orders} == set(BuyerBehavior)
 
 
 def test_fifth_of_orders_are_attacks():
-    assert plan(7, 300).foes == 300 * SHARE_OF_FOES
+    assert plan(7, 300).attackers == 300 * SHARE_OF_ATTACKERS
     assert "attackers 60 of 300" in plan(7, 300).describe()
-    alone = {order.mood for order in plan(7, 300, foe=Mood.LATE).orders}
-    assert alone & FOES == {Mood.LATE}
+    alone = {order.behavior for order in plan(7, 300, attacker=BuyerBehavior.LATE).orders}
+    assert alone & ATTACKERS == {BuyerBehavior.LATE}
 
 
-def test_the_short_storms_have_attackers_of_every_kind():
+def test_short_runs_have_attackers_of_every_kind():
     foreign = plan(SEEDS["foreign"], ORDERS).orders
     embedded = plan(SEEDS["embedded"], ORDERS, embedded=True).orders
-    assert {order.mood for order in (*foreign, *embedded)} >= FOES
-    assert {hole.foe for hole in HOLES.values()} <= {*FOES, Mood.UNFETCHED}
+    assert {order.behavior for order in (*foreign, *embedded)} >= ATTACKERS
+    assert {bug.attacker for bug in PLANTED_BUGS.values()} <= {*ATTACKERS, BuyerBehavior.UNFETCHED}
 
 
 def test_a_fault_of_the_service_in_its_log_is_noticed(tmp_path):

@@ -31,18 +31,18 @@ IN_A_ROW = 3
 RETRIES = 3
 # points that no round reaches, and why
 UNPASSED = {
-    "money.payouts.payouts.list_identical": "asked only for payouts that the store lost",
+    "money.payouts.payouts.list_identical": "called only for payouts that the store lost",
     "money.payouts.payouts.claim": "likewise; payouts that are sent are claimed inside another one",
-    "operations.quarantine.count_open": "asked for conditions, which no worker waits for",
-    "db.generations.get_versions": "asked only where other processes may have the store",
-    "operations.leases.filter_held": "asked by processes that do not settle",
-    "operations.leases.release_all": "asked as a process starts, before its workers",
-    "operations.leases.release": "asked as a process ends, after its workers",
-    "features.webhooks.deliveries.shelve": "written beside a delivery that is set aside",
-    "money.outbox.older_releases.fill_page": "asked once processes of older releases have ended",
+    "operations.quarantine.count_open": "called for conditions, which no worker waits for",
+    "db.generations.get_versions": "called only where other processes can use the store",
+    "operations.leases.filter_held": "called by processes that do not settle",
+    "operations.leases.release_all": "called as a process starts, before its workers",
+    "operations.leases.release": "called as a process ends, after its workers",
+    "features.webhooks.deliveries.shelve": "written with a delivery that is quarantined",
+    "money.outbox.older_releases.fill_page": "called once processes of older releases have ended",
     "money.outbox.older_releases.release": "likewise",
-    "rail.EvmObserver.confirm_facts": "asked only where several nodes have to agree",
-    "rail.SolanaObserver.confirm_facts": "asked only where several nodes have to agree",
+    "rail.EvmObserver.confirm_facts": "called only where several nodes have to agree",
+    "rail.SolanaObserver.confirm_facts": "called only where several nodes have to agree",
 }
 _PAYMENTS = "expire_payments: money.payments.payments"
 # points reached only after another failure of an item
@@ -116,7 +116,7 @@ async def try_plan(running: Campaign, plan: Plan) -> Outcome:
         injector.disarm()
         return Outcome(plan, injector.hits, 0, f"{type(error).__name__}: {error}")
     if plan.kind == "once" and count > len(injector.hits):
-        return Outcome(plan, injector.hits, count, "more was set aside than failed")
+        return Outcome(plan, injector.hits, count, "more items are quarantined than failed")
     return Outcome(plan, injector.hits, count)
 
 
@@ -245,7 +245,7 @@ async def test_every_point_of_every_worker_may_fail(tmp_path, monkeypatch, capsy
     with capsys.disabled():
         print()
         for outcome in outcomes:
-            print(f"{outcome.plan.kind}: {outcome.count} set aside {outcome.failure}")
+            print(f"{outcome.plan.kind}: {outcome.count} quarantined {outcome.failure}")
             for point in outcome.plan.points:
                 print(f"{outcome.hits.get(point, 0):7} hits  {point}")
         print(

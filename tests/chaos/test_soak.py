@@ -10,7 +10,7 @@ from tests.support import postgres
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),
 ]
 
@@ -20,5 +20,5 @@ async def test_resource_usage_of_processes_stays_level(tmp_path):
     results = await soak(tmp_path, 30, count=2)
     assert results["bad"] == []
     assert results["grown"] == []
-    assert results["stories"] > 15
+    assert results["payment_runs"] > 15
     assert len(results["levels"]) == 2

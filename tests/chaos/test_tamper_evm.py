@@ -9,7 +9,7 @@ from tests.chaos import evm_mutants, tamper_evm
 pytestmark = pytest.mark.long
 
 # what each planted bug lets through, and for which accounts
-HOLES = {
+PLANTED_BUGS = {
     "accept-all": (evm_mutants.flip_bytes, "key"),
     "any-factory": (evm_mutants.rewrap, "unborn"),
     "believe-tokens": (evm_mutants.reencode, "key"),
@@ -33,6 +33,6 @@ async def test_nothing_that_was_tampered_with_pays_otherwise():
 
 @pytest.mark.parametrize("bug", sorted(tamper_evm.BUGS))
 async def test_planted_bug_is_detected(bug, monkeypatch):
-    mutation, kind = HOLES[bug]
+    mutation, kind = PLANTED_BUGS[bug]
     tamper_evm.plant(bug, monkeypatch.setattr)
     assert (await tamper_evm.campaign(100, 1, [mutation], [kind]))["wrong"] != []

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.webhook_crowd import crowd
-from tests.support.answering import hang, make_stub_response, serve_stub
-from tests.support.desk import open_service
+from tests.support.http_stub import hang, make_stub_response, serve_stub
 from tests.support.receiver import OK, WebhookReceiver
+from tests.support.service_harness import open_service
 from tests.support.until import wait_until
-from tests.support.webhook_shop import WebhookMerchant
+from tests.support.webhook_merchant import WebhookMerchant
 
 pytestmark = pytest.mark.long
 

@@ -24,16 +24,16 @@ from florin_server.domain.payments.payment import Merchant
 from florin_server.features.webhooks.service import endpoints
 from florin_server.features.webhooks.service.endpoints import EndpointActor, EndpointSpec
 
-from tests.support.answering import (
+from tests.support.api import ApiCallError, Json, RestApi
+from tests.support.http_stub import (
     ReceivedRequest,
     StubHandler,
     hang,
     make_stub_response,
     serve_stub,
 )
-from tests.support.api import ApiCallError, Json, RestApi
-from tests.support.desk import ORDER
 from tests.support.service import run_service
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 
 _SERVERS = 10

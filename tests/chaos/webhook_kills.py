@@ -21,10 +21,10 @@ import uvloop
 from standardwebhooks import Webhook
 
 from tests.support import postgres
-from tests.support.answering import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.api import ApiCallError, RestApi
 from tests.support.command import RunningCommand
-from tests.support.desk import ORDER
+from tests.support.http_stub import ReceivedRequest, make_stub_response, serve_stub
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 
 PATHS = ("/all", "/one")

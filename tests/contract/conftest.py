@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import postgres
-from tests.support.store_kit import ENGINES, open_engine_store
+from tests.support.store_factories import ENGINES, open_engine_store
 
 
 @pytest.fixture(params=ENGINES)

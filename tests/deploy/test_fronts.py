@@ -20,9 +20,9 @@ from multidict import CIMultiDict
 
 from tests.deploy.front import NAME, Front, running
 from tests.support.api import grpc_metadata, to_api_call_error
-from tests.support.desk import ORDER, ServiceHarness, open_service
-from tests.support.relay import TcpRelay
 from tests.support.service import wait_open_responses
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
+from tests.support.tcp_relay import TcpRelay
 from tests.support.until import wait_until
 
 BUYER, OTHER = "127.0.0.66", "127.0.0.67"

@@ -15,20 +15,20 @@ from florin_server.db.engine.postgres.connection import PostgresConnection
 from florin_server.db.engine.postgres.session import SessionError, require_sessions
 from florin_server.db.engine.query import StoreError, StoreUnavailable
 from florin_server.db.engine.where import DatabaseConfig
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from pydantic import SecretStr
 
 from tests.deploy.pooler import Pooler, running
 from tests.support import postgres
 from tests.support.command import ROOT, run_florin
-from tests.support.desk import ORDER, open_service
-from tests.support.store_kit import create_payment, make_payment
+from tests.support.service_harness import ORDER, open_service
+from tests.support.store_factories import create_payment, make_payment
 from tests.support.until import wait_until
 
 pytestmark = [
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),
     pytest.mark.long,
 ]

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.fuzz.campaign import Findings, run
 from tests.fuzz.pool import filled
-from tests.support.desk import open_service
+from tests.support.service_harness import open_service
 
 CASES = 20_000
 

@@ -21,7 +21,7 @@ from schemathesis import GenerationMode
 from schemathesis.core.parameters import ParameterLocation
 
 from tests.fuzz.pool import DOLLAR, ETHER, THERE, Offered, Pool
-from tests.support.shapes import list_undocumented
+from tests.support.json_shapes import list_undocumented
 
 # streams and polls wait for changes that may never come
 STREAM = "100m"

@@ -41,7 +41,7 @@ from hexbytes import HexBytes
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 
-from tests.fuzz.liars import Case, LyingServer, lie, listening
+from tests.fuzz.lying_peers import Case, LyingServer, lie, listening
 from tests.support.options import EVM, KINDS, MINT, PRICE, SOLANA, TOKEN, Json, make_honest_option
 
 _SECRET = b"\x07" * 32
@@ -188,7 +188,7 @@ def _check_signature(case: Case, output: str, amount: int, text: str) -> None:
         if recover_address(digest, signature) == _PAYER:
             _require(receiver in text, "the receiver was not shown")
             return
-    raise Violation("a signature is of something else than was shown")
+    raise Violation("a signature differs from what was shown")
 
 
 def _digest(step: Json, amount: int) -> tuple[bytes, str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from tests.support.desk import ORDER, ServiceHarness
-from tests.support.states import create_payment_per_state
+from tests.support.payment_states import create_payment_per_state
+from tests.support.service_harness import ORDER, ServiceHarness
 from tests.support.wallet import EvmTestWallet
 
 KEPT_MAX = 200

@@ -11,7 +11,7 @@ from florin_client.wallet import plan_payment
 from florin_client.wallet.solana import SolanaKey
 from solders.keypair import Keypair
 
-from tests.fuzz.liars import Case
+from tests.fuzz.lying_peers import Case
 from tests.fuzz.payer import ACCOUNTS, Violation, campaign, check
 from tests.support.options import EVM, PRICE, SOLANA, make_honest_option, to_wire_steps
 

@@ -17,7 +17,7 @@ from grpc_rest_gateway.settings import GatewaySettings
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.proto_lab import PermissiveBackend, compile_service
+from tests.support.proto_services import PermissiveBackend, compile_service
 
 MORE = """
 message Known {

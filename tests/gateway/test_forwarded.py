@@ -213,11 +213,11 @@ def test_another_beginning_is_refused(preface):
 
 @given(st.binary(max_size=300))
 def test_bytes_that_mean_nothing_are_refused_or_waited_for(data):
-    for begun in (data, b"PROXY " + data, SIGNED + data):
+    for start in (data, b"PROXY " + data, SIGNED + data):
         try:
-            preface = parse_preface(begun)
+            preface = parse_preface(start)
         except ValueError:
             continue
-        assert preface is None or preface.size <= len(begun)
+        assert preface is None or preface.size <= len(start)
         if preface is None:
-            assert len(begun) < 16 + EXTENSION_BYTES_MAX
+            assert len(start) < 16 + EXTENSION_BYTES_MAX

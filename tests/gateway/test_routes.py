@@ -12,7 +12,7 @@ from grpc_rest_gateway.jsoncodec import JsonCodec
 from grpc_rest_gateway.profiles import JsonProfile
 from grpc_rest_gateway.routes import RouteBinding, RouteError, add_routes
 
-from tests.support.proto_lab import compile_binding, compile_bindings, read_request
+from tests.support.proto_services import compile_binding, compile_bindings, read_request
 
 
 @pytest.mark.parametrize(

@@ -18,8 +18,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, Phase, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from tests.model.environment import Stage, staged
 from tests.model.machine import machine
-from tests.model.stage import Stage, staged
 
 RUNS, STEPS_A_RUN = 150, 50
 # durability does not matter here, and a disk would take most of the time

@@ -15,9 +15,9 @@ from hypothesis.stateful import (
     rule,
 )
 
+from tests.model.environment import WALLETS, Stage
 from tests.model.lifecycle import GRACE_S, SECOND_US, Life, Submission
 from tests.model.player import Player
-from tests.model.stage import WALLETS, Stage
 
 # a gRPC call takes several times as long as a REST call in memory
 APIS = st.sampled_from(["rest"] * 15 + ["grpc"])

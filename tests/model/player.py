@@ -7,6 +7,7 @@ import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
+from tests.model.environment import Buyer, Stage
 from tests.model.lifecycle import (
     CONFLICT,
     EXPIRED,
@@ -19,7 +20,6 @@ from tests.model.lifecycle import (
     Submission,
 )
 from tests.model.readers import Outcome, Readers
-from tests.model.stage import Buyer, Stage
 from tests.support.api import Json
 
 

@@ -26,7 +26,7 @@ from florin_server.domain.settlement.chain_txs import (
     PayerKind,
     SettlementItem,
 )
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.pace import PaceMeter
 from florin_server.rails.types import (
     Asset,

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn
 
+from tests.model.environment import START_US, Stage
 from tests.model.lifecycle import EXPIRED, MINOR_UNITS, SECOND_US, Life, Part, Refusal
-from tests.model.stage import START_US, Stage
 from tests.support.api import ApiCallError, Json
 
 Outcome = Json | Refusal
@@ -30,7 +30,7 @@ class Readers:
 
     def differ(self, life: Life | None, what: str, result: object, expected: object) -> NoReturn:
         self.failed = True
-        lines = [what, f"  told     {result}", f"  expected {expected}"]
+        lines = [what, f"  actual   {result}", f"  expected {expected}"]
         if life is not None:
             now_s = (life.expires_at * SECOND_US - START_US) / SECOND_US
             lines.append(f"  of {life.id}, {life.status}, version {life.version}")

@@ -35,7 +35,7 @@ from florin_server.domain.payouts.refund_amounts import RefundAmount
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments, simulation
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import service as refund_flow
@@ -44,7 +44,7 @@ from florin_server.money.refunds.service import RefundRequest
 from florin_server.money.settlement.store.chain_txs import ItemsUnavailable
 from florin_server.settings import Settings
 
-from tests.support.store_kit import ASSET, CHAIN, NOW_US, PAYER
+from tests.support.store_factories import ASSET, CHAIN, NOW_US, PAYER
 
 UNIT, USD, EUR = f"caip19/{ASSET}", "iso4217/USD", "iso4217/EUR"
 SHOP, WALLET = "mer_1", f"wallet:{CHAIN}:0x{'dd' * 20}"
@@ -54,12 +54,12 @@ PROVEN_EVERY = 40
 _MERCHANT = Merchant(SHOP, "par_1", "Shop", "shop@shop.example", None, "active", False, NOW_US)
 # 12.50 USD at exact rates, at rates that are no whole number, and below one token unit
 _PAID = [(12_500_000, 1250), (7221384158848501, 1250), (999, 1000), (1, 1), (10**30, 7)]
-DEEDS = {
+ACTIONS = {
     "request": 40, "again": 6, "claim": 22, "pay": 14, "late": 4, "unclear": 2,
     "return": 5, "refuse": 6, "undo": 3, "resolve": 2,
 }  # fmt: skip
 
-Told = tuple[Any, ...]
+CallBody = tuple[Any, ...]
 
 
 @dataclass
@@ -87,7 +87,7 @@ class Subject:
 
     payment: Payment
     parts: list[Part] = field(default_factory=list)
-    keys: dict[str, tuple[Told, bytes]] = field(default_factory=dict)
+    keys: dict[str, tuple[CallBody, bytes]] = field(default_factory=dict)
     steps: int = 0
 
     @property
@@ -147,7 +147,7 @@ class Machine:
         self.chance = chance
         self.subjects: list[Subject] = []
         self.done = 0
-        self.deeds: Counter[str] = Counter()
+        self.action_counts: Counter[str] = Counter()
         self.most_refunds = 0
         self._number = 0
         self._received = self._sent = 0  # by payments, and by payouts that have ended
@@ -198,13 +198,13 @@ class Machine:
     def _step(self) -> Awaitable[None]:
         subject = self.chance.choice(self.subjects)
         subject.steps += 1
-        (deed,) = self.chance.choices([*DEEDS], [*DEEDS.values()])
+        (action,) = self.chance.choices([*ACTIONS], [*ACTIONS.values()])
         paid_out = [part for part in subject.parts if part.payout is not None and part.id]
-        if deed in {"request", "again"} or not paid_out:
-            self.deeds["request"] += 1
-            return self._request(subject, again=deed == "again")
-        self.deeds[deed] += 1
-        return getattr(self, f"_{deed}")(subject, self.chance.choice(paid_out))
+        if action in {"request", "again"} or not paid_out:
+            self.action_counts["request"] += 1
+            return self._request(subject, again=action == "again")
+        self.action_counts[action] += 1
+        return getattr(self, f"_{action}")(subject, self.chance.choice(paid_out))
 
     def _request(self, subject: Subject, *, again: bool) -> Awaitable[None]:
         """Request a refund, or repeat a request under a used key."""
@@ -215,7 +215,7 @@ class Machine:
             if self.chance.random() < 0.3:
                 body = (body[0], UNIT, str(self.chance.randint(1, 9)), "another")
         else:
-            key = f"key-{self.deeds['request']}" if self.chance.random() < 0.4 else None
+            key = f"key-{self.action_counts['request']}" if self.chance.random() < 0.4 else None
             body = (subject.payment.id, *self._amount(subject), None)
         expected: Any
         if key in subject.keys:
@@ -250,7 +250,7 @@ class Machine:
         return unit, str(max(0, left * share // 10 + more))
 
     async def _expect_answer(
-        self, body: Told, key: str | None, expected: Part | bytes | ErrorCode
+        self, body: CallBody, key: str | None, expected: Part | bytes | ErrorCode
     ) -> None:
         payment_id, unit, value, reason = body
         scoped = key and IdempotencyKey(f"scope {payment_id}", key, repr(body).encode())
@@ -286,7 +286,10 @@ class Machine:
         )  # fmt: skip
 
     def _claim(self, subject: Subject, part: Part) -> Awaitable[None]:
-        payout, tx = self._payout(subject, part), f"0x{self.done + sum(self.deeds.values()):x}"
+        payout, tx = (
+            self._payout(subject, part),
+            f"0x{self.done + sum(self.action_counts.values()):x}",
+        )
         allowed = part.payout is PayoutStatus.WAITING
         if allowed:
             part.payout, part.tx = PayoutStatus.SUBMITTED, tx

@@ -6,12 +6,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.model.environment import Stage, staged
 from tests.model.lifecycle import EXPIRED, SECOND_US, WRONG_STATE, Submission
 from tests.model.player import Player
-from tests.model.stage import Stage, staged
 from tests.support.api import Json
 
-DEEDS = ("confirm", "cancel by the user", "cancel by the merchant", "options", "fetch", "status")
+ACTIONS = ("confirm", "cancel by the user", "cancel by the merchant", "options", "fetch", "status")
 AFTER = {
     "confirm": EXPIRED,
     "cancel by the user": WRONG_STATE,
@@ -32,7 +32,7 @@ def stage(tmp_path_factory):
         yield stage
 
 
-async def deed(
+async def perform_action(
     player: Player, stage: Stage, api: str, name: str, ttl_s: int, from_us: int, wake: bool
 ) -> tuple[int, str] | Json:
     """Return the answer to the first call on a payment `from_us` after its expiry."""
@@ -71,14 +71,14 @@ async def deed(
 )
 @given(
     api=st.sampled_from(["rest", "rest", "rest", "grpc"]),
-    name=st.sampled_from(DEEDS),
+    name=st.sampled_from(ACTIONS),
     ttl_s=st.integers(1, 30 * 86_400),
     from_us=st.integers(-SECOND_US, SECOND_US) | st.sampled_from([-1, 0, 1]),
     noticed=st.booleans(),
 )
 def test_payment_is_over_exactly_at_its_expiry(stage, api, name, ttl_s, from_us, noticed):
     player = Player(stage)
-    result = stage.run(deed(player, stage, api, name, ttl_s, from_us, noticed))
+    result = stage.run(perform_action(player, stage, api, name, ttl_s, from_us, noticed))
     stage.run(player.submitted())
     if from_us >= 0:
         assert result == AFTER[name]

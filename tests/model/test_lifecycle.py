@@ -19,11 +19,11 @@ from florin_server.money.refunds import service as refund
 from sqlalchemy import update
 
 from tests.model.campaign import play
+from tests.model.environment import staged
 from tests.model.lifecycle import FINAL
-from tests.model.stage import staged
 from tests.support.refund_rules import sum_only_the_newest
 
-DEEDS = {
+ACTIONS = {
     "advance",
     "cancel",
     "confirm",
@@ -43,7 +43,7 @@ def test_every_reader_agrees_with_the_model(tmp_path, chain, runs):
     with staged(tmp_path / "home", chain=chain) as stage:
         play(stage, 1, runs)
     # a machine that never reaches all actions would find nothing
-    assert set(stage.kinds) == DEEDS
+    assert set(stage.kinds) == ACTIONS
     assert set(stage.ends) >= (FINAL if not chain else {"succeeded", "expired", "cancelled"})
 
 
@@ -117,5 +117,5 @@ def test_the_machine_finds_a_planted_bug(
         plant(monkeypatch)
         # one of the bugs silences a stream
         stage.patience_s = 0.5
-        with pytest.raises(AssertionError, match="told .*\n.*expected"):
+        with pytest.raises(AssertionError, match="actual .*\n.*expected"):
             play(stage, 1, 100, shrink=False)

@@ -21,7 +21,7 @@ from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import service as refund_flow
 from sqlalchemy import BigInteger, Text, update
 
-from tests.model.refund_store import DEEDS, play_chunk
+from tests.model.refund_store import ACTIONS, play_chunk
 from tests.model.refunds import run_campaign
 from tests.support.refund_rules import count_failed_refunds, round_up, sum_only_the_newest
 
@@ -49,7 +49,7 @@ def test_refund_campaign_finds_a_planted_fault(monkeypatch, name, planted):
 
 def test_refunds_in_a_store_never_exceed_the_paid_amount(tmp_path):
     machine = asyncio.run(play_chunk(tmp_path, 1, 4000))
-    assert set(machine.deeds) == DEEDS.keys() - {"again"}
+    assert set(machine.action_counts) == ACTIONS.keys() - {"again"}
     assert machine.most_refunds > 5
 
 

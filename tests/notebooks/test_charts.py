@@ -103,7 +103,7 @@ def test_funnel_labels_shares_of_the_first_and_last_step():
     output = texts(on)
     assert "200  (100%)" in output
     assert "25  (12%; 25% of the previous step)" in output
-    charts.draw_funnel(charts.axes("Nobody", "payments", ""), {"created": 0, "paid": 0})
+    charts.draw_funnel(charts.axes("No payments", "payments", ""), {"created": 0, "paid": 0})
 
 
 def test_charts_label_their_data():

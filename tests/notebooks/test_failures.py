@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from data import FIRST_DAY
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.population import generate_plan
 
 from tests.support.notebooks import FOLDER, get_printed, run_notebook
@@ -46,8 +46,8 @@ async def test_an_outage_is_seen_and_placed(desk, chain, kind):
     planted = {"payments": 160, "outage_chain": chain, "outage_minutes": 90, "reorgs": 0.0}
     text = await run_failures_notebook(**planted)
     begin = datetime.combine(FIRST_DAY, datetime.min.time(), UTC)
-    knobs = SimulationConfig(seed=7, days=1, **planted)
-    (outage,) = generate_plan(knobs, int(begin.timestamp() * 1_000_000)).outages
+    config = SimulationConfig(seed=7, days=1, **planted)
+    (outage,) = generate_plan(config, int(begin.timestamp() * 1_000_000)).outages
     from_s, until_s = outage.start_us / 1_000_000, outage.end_us / 1_000_000
     ((name, after, by, back_after, back_by, stuck, failed),) = FOUND.findall(text)
     assert name == kind

@@ -8,14 +8,14 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from data import FIRST_DAY, load
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.rates import PriceWalk
 
 from tests.support.notebooks import FOLDER, get_printed, run_notebook
 
 pytestmark = pytest.mark.slow
 
-KNOBS = {"payments": 150, "days": 1, "volatility": 3.0}
+CONFIG = {"payments": 150, "days": 1, "volatility": 3.0}
 JUMPED = re.compile(r"^(\w+) in coin \S+ jumped by (\S+) % between (\S+) and (\S+)$", re.MULTILINE)
 
 
@@ -26,13 +26,13 @@ def cache(tmp_path_factory) -> Path:
 
 @pytest.mark.parametrize("jump", [0.0, -10.0])
 async def test_price_jump_is_detected_only_where_it_was_planted(desk, monkeypatch, jump):
-    monkeypatch.setenv("FLORIN_TARGET", str(load("payments", jump=jump, **KNOBS).home))
+    monkeypatch.setenv("FLORIN_TARGET", str(load("payments", jump=jump, **CONFIG).home))
     printed = get_printed(await run_notebook(FOLDER / "14_prices.ipynb"))
     results = JUMPED.findall(printed)
     assert f"\nJumps: {len(results) or 'none'}.\n" in printed
     # one step of each currency with enough quotes
     assert sorted(currency for currency, *_ in results) == (["EUR", "USD"] if jump else [])
-    planted = PriceWalk(SimulationConfig(seed=7, jump=jump, **KNOBS), {"USD": "2500.00"}).jumps_us
+    planted = PriceWalk(SimulationConfig(seed=7, jump=jump, **CONFIG), {"USD": "2500.00"}).jumps_us
     for _, percent, since, until in results:
         at = pd.Timestamp(FIRST_DAY, tz="UTC") + pd.Timedelta(planted, "us")
         assert pd.Timestamp(since) < at <= pd.Timestamp(until)

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from florin_server.web import assets
 
-from tests.support.desk import open_service
+from tests.support.service_harness import open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

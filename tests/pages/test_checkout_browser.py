@@ -12,8 +12,8 @@ from playwright.async_api import Page, Response, expect
 
 from tests.support.browser import list_violations, open_visitor
 from tests.support.checkout_states import STATES, URLS, reach_state
-from tests.support.desk import ORDER, open_service
 from tests.support.service import wait_open_responses
+from tests.support.service_harness import ORDER, open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

@@ -10,8 +10,8 @@ from playwright.async_api import Page, expect
 
 from tests.support.browser import BrowserVisitor, open_visitor
 from tests.support.capture import DATA
-from tests.support.desk import ServiceHarness, open_service
-from tests.support.injected import NAME, InjectedEvmWallet
+from tests.support.injected_wallets import NAME, InjectedEvmWallet
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.until import wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]

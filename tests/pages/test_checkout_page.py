@@ -16,13 +16,13 @@ from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.web.language import LANGUAGES
 from florin_server.web.payments import page as checkout
 
-from tests.support.desk import ORDER, PAY_URL
 from tests.support.page_texts import HOSTILE_TEXT, get_headers, get_text
+from tests.support.service_harness import ORDER, PAY_URL
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-TOLD: dict[str, Any] = {
+CHECKOUT_DATA: dict[str, Any] = {
     "id": "pay_1",
     "merchant": "Tea House",
     "value": Decimal("12.50"),
@@ -39,7 +39,7 @@ TOLD: dict[str, Any] = {
 
 def shown(language: str = "en", **changes) -> str:
     return checkout.render_checkout(
-        checkout.CheckoutData(**{**TOLD, **changes}), language
+        checkout.CheckoutData(**{**CHECKOUT_DATA, **changes}), language
     ).body.decode()
 
 
@@ -243,7 +243,9 @@ async def test_content_security_policy_allows_only_own_resources(desk):
 
 
 async def test_accent_color_is_the_only_inline_style():
-    answer = checkout.render_checkout(checkout.CheckoutData(**{**TOLD, "accent": "#ffcc00"}), "en")
+    answer = checkout.render_checkout(
+        checkout.CheckoutData(**{**CHECKOUT_DATA, "accent": "#ffcc00"}), "en"
+    )
     (style,) = re.findall(r"<style>(.*?)</style>", answer.body.decode())
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     policy = dict(answer.headers)[b"content-security-policy"].decode()

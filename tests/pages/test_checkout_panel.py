@@ -8,8 +8,8 @@ import pytest
 import pytest_asyncio
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 
-from tests.support.desk import ORDER, PAY_URL, open_service
 from tests.support.page_texts import get_headers, get_text
+from tests.support.service_harness import ORDER, PAY_URL, open_service
 from tests.support.solana import INSTANT_SOLANA
 from tests.support.until import wait_until
 

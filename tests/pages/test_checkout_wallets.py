@@ -12,8 +12,13 @@ from florin_sandbox.devnet.genesis import DEVNET
 from playwright.async_api import Page, expect
 
 from tests.support.browser import list_violations, open_visitor
-from tests.support.desk import open_service
-from tests.support.injected import (
+from tests.support.contract_accounts import (
+    PASSKEY_OWNED,
+    make_approval,
+    make_contract_account,
+    sign_by_passkey,
+)
+from tests.support.injected_wallets import (
     NAME,
     ContractAccountSigner,
     InjectedContractWallet,
@@ -22,7 +27,7 @@ from tests.support.injected import (
     make_contract_signer,
 )
 from tests.support.page_texts import HOSTILE_TEXT
-from tests.support.smart import PASSKEY_OWNED, make_approval, make_contract_account, sign_by_passkey
+from tests.support.service_harness import open_service
 from tests.support.solana import INSTANT_SOLANA, SolanaNodeClient
 from tests.support.wallet import EvmTestWallet
 
@@ -143,9 +148,10 @@ async def test_an_account_that_does_not_exist_yet_pays_and_pays_again(desk, pers
 
 
 async def test_an_account_that_approves_as_it_is_created_pays_by_permit2(desk, person):
-    begun = [make_approval(DEVNET.euro.address, DEVNET.permit2, 9_900_000)]
+    earlier_calls = [make_approval(DEVNET.euro.address, DEVNET.permit2, 9_900_000)]
     purse = InjectedContractWallet(
-        desk.chain, make_contract_signer(make_contract_account(Account.create(), calls=begun))
+        desk.chain,
+        make_contract_signer(make_contract_account(Account.create(), calls=earlier_calls)),
     )
     payment_id, page = await offered(desk, person, purse, EUR)
     await pay(page).click()

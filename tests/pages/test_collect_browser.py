@@ -17,7 +17,7 @@ from playwright.async_api import Page, expect
 
 from tests.support.browser import BrowserVisitor, list_violations, open_visitor
 from tests.support.capture import DATA, CapturePos, count_stored, get_path, get_query, open_pos
-from tests.support.desk import ServiceHarness, open_service
+from tests.support.service_harness import ServiceHarness, open_service
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
 
@@ -72,9 +72,9 @@ async def desk(tmp_path_factory, wallet_site):
 
 async def form_of(desk: ServiceHarness, **look: str) -> tuple[CapturePos, str]:
     """Return a payment, and the address of its form here."""
-    till = await open_pos(desk)
-    path = get_path(await till.url())
-    return till, f"{desk.rest.base}{path}{'&' + urlencode(look) if look else ''}"
+    pos = await open_pos(desk)
+    path = get_path(await pos.url())
+    return pos, f"{desk.rest.base}{path}{'&' + urlencode(look) if look else ''}"
 
 
 def encoded(value: Any) -> str:
@@ -103,7 +103,7 @@ async def fits(page: Page) -> bool:
 
 async def test_mobile_wallet_is_notified_once_on_every_bridge_without_data(browser, desk):
     existing = {"fullName": "Ada Secret-name", "porAddress": "Secret street"}
-    till, url = await form_of(desk, prefill=encoded(existing), theme="dark", utm="Secret")
+    pos, url = await form_of(desk, prefill=encoded(existing), theme="dark", utm="Secret")
     async with open_visitor(browser, viewport=PHONE) as buyer:
         page = await buyer.tab()
         await page.add_init_script(BRIDGES)
@@ -126,7 +126,7 @@ async def test_mobile_wallet_is_notified_once_on_every_bridge_without_data(brows
         )
         await page.reload()
         assert await page.evaluate("heard") == received
-    assert count_stored(desk, till) == 1
+    assert count_stored(desk, pos) == 1
 
 
 async def test_form_errors_are_announced_and_reachable_by_keyboard(browser, desk):
@@ -155,7 +155,7 @@ async def test_form_errors_are_announced_and_reachable_by_keyboard(browser, desk
 
 
 async def test_a_connection_that_fails_loses_nothing_and_hands_in_once(browser, desk):
-    till, url = await form_of(desk)
+    pos, url = await form_of(desk)
     async with open_visitor(browser) as buyer:
         page = await buyer.tab()
         await page.add_init_script(BRIDGES)
@@ -181,11 +181,11 @@ async def test_a_connection_that_fails_loses_nothing_and_hands_in_once(browser, 
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
         assert len(await page.evaluate("heard")) == 3
         forgive(buyer)
-    assert count_stored(desk, till) == 1
+    assert count_stored(desk, pos) == 1
 
 
 async def test_it_works_without_a_script(browser, desk):
-    till, url = await form_of(desk, theme="dark")
+    pos, url = await form_of(desk, theme="dark")
     async with open_visitor(browser, java_script_enabled=False, viewport=PHONE) as buyer:
         page = await buyer.open(url)
         await page.get_by_role("button", name="Continue").click()
@@ -198,11 +198,11 @@ async def test_it_works_without_a_script(browser, desk):
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
         assert page.url.partition("/collect/")[2] in {"", "?"}
         forgive(buyer)
-    assert count_stored(desk, till) == 1
+    assert count_stored(desk, pos) == 1
 
 
 async def test_a_web_wallet_that_is_listed_shows_it_in_a_frame(browser, desk, wallet_site):
-    till, url = await form_of(desk)
+    pos, url = await form_of(desk)
     async with open_visitor(browser) as buyer:
         page = await buyer.open(f"{wallet_site}/?{urlencode({'form': url})}")
         frame = page.frame_locator("iframe")
@@ -210,8 +210,8 @@ async def test_a_web_wallet_that_is_listed_shows_it_in_a_frame(browser, desk, wa
         # messages of the surrounding site change nothing
         forged = {"type": "IC_COMPLETE", "success": True, "data": {"fullName": "Eve"}}
         await page.evaluate(
-            "(told) => { for (const one of [told, JSON.stringify(told), 'submit'])"
-            " frames[0].postMessage(one, '*'); }",
+            "(result) => { for (const message of [result, JSON.stringify(result), 'submit'])"
+            " frames[0].postMessage(message, '*'); }",
             forged,
         )
         inside = page.frames[1]
@@ -219,7 +219,7 @@ async def test_a_web_wallet_that_is_listed_shows_it_in_a_frame(browser, desk, wa
         await frame.get_by_role("button", name="Continue").click()
         await expect(page).to_have_title("-" + json.dumps(COMPLETE, separators=(",", ":")))
         buyer.complaints.clear()
-    assert count_stored(desk, till) == 1
+    assert count_stored(desk, pos) == 1
 
 
 async def test_no_other_site_frames_it(browser, desk):
@@ -233,7 +233,7 @@ async def test_no_other_site_frames_it(browser, desk):
 
 
 async def test_a_window_that_opened_it_hears_the_end_and_can_forge_none(browser, desk):
-    till, url = await form_of(desk)
+    pos, url = await form_of(desk)
     async with open_visitor(browser) as buyer:
         shop = await buyer.tab()
         await shop.goto(f"{desk.rest.base}/healthz")
@@ -244,7 +244,7 @@ async def test_a_window_that_opened_it_hears_the_end_and_can_forge_none(browser,
         await page.wait_for_load_state()
         await shop.evaluate("form.postMessage(JSON.stringify({type: 'IC_COMPLETE'}), '*')")
         await fill(page)
-        assert count_stored(desk, till) == 0
+        assert count_stored(desk, pos) == 0
         await page.get_by_role("button", name="Continue").click()
         await expect(page.get_by_role("heading", name="Thank you")).to_be_visible()
         assert [json.loads(item) for item in await shop.evaluate("heard")] == [COMPLETE]

@@ -16,8 +16,8 @@ from florin_server.settings import LimitSettings
 from florin_server.web.language import get_translations
 
 from tests.support.capture import DATA, FORM, get_path, get_query, submit_form
-from tests.support.desk import ORDER, ServiceHarness, ServiceResponse, open_service
 from tests.support.page_texts import HOSTILE_TEXT, get_headers, get_text
+from tests.support.service_harness import ORDER, ServiceHarness, ServiceResponse, open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

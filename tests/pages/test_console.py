@@ -12,7 +12,7 @@ from florin_server.web.console.operator import books
 from florin_server.web.console.session import IDLE_S, LIFE_S
 
 from tests.support.console import HOSTILE, OWN, ConsoleUser
-from tests.support.desk import ORDER, open_service
+from tests.support.service_harness import ORDER, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 _LINK = re.compile(r'(?:href|action|data-\w+)="(/console[^"]*)"')

@@ -12,7 +12,7 @@ from yarl import URL
 
 from tests.support.browser import BrowserVisitor, list_violations, open_visitor
 from tests.support.console import ConsoleUser
-from tests.support.desk import ORDER, open_service
+from tests.support.service_harness import ORDER, open_service
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 HOSTILE = "<img src=x onerror=alert(1)>\"'&{{ 7 * 7 }}"

@@ -12,7 +12,7 @@ from florin_server.web.console.session import FRESH_S, TICKET_S
 from yarl import URL
 
 from tests.support.console import ENTRY, ConsoleUser
-from tests.support.desk import open_service
+from tests.support.service_harness import open_service
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 OTHER = f"{'0' * 32}.{ENTRY}"

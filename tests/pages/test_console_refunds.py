@@ -8,7 +8,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import ORDER, open_service
+from tests.support.service_harness import ORDER, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

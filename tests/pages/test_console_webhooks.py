@@ -8,9 +8,9 @@ import pytest
 import pytest_asyncio
 from standardwebhooks import Webhook
 
-from tests.support.answering import make_stub_response, serve_stub
 from tests.support.console import HOSTILE, ConsoleUser
-from tests.support.desk import ORDER, open_service
+from tests.support.http_stub import make_stub_response, serve_stub
+from tests.support.service_harness import ORDER, open_service
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -124,10 +124,10 @@ async def test_foreign_endpoint_is_neither_visible_nor_changeable(desk, person, 
     assert "owner.example" not in filtered.text
     assert (await person.get(page)).status == 404
     values = {"paused": "1", "overlap": "none", "payment": "pay_1", "since": "2020-01-01"}
-    for deed in ("pause", "rotate", "remove", "replay", "replay-since"):
-        form = {**await person.hidden(own, f"{own}/{deed}"), **values}
-        result = await person.send(f"{page}/{deed}", form)
-        assert result.status == 404, deed
+    for action in ("pause", "rotate", "remove", "replay", "replay-since"):
+        form = {**await person.hidden(own, f"{own}/{action}"), **values}
+        result = await person.send(f"{page}/{action}", form)
+        assert result.status == 404, action
     result = await person.fill(PATH, PATH, url="https://a.example/", merchant=owner.merchant.id)
     assert result.status == 404
     assert "active" in (await owned.get(page)).text

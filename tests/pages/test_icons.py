@@ -10,18 +10,18 @@ from io import BytesIO
 import pytest
 import pytest_asyncio
 from florin_server.base.outbound import pictures
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.outbound import SafeHttpClient
-from florin_server.base.outbound.reach import AddressPolicy
 from florin_server.features.icons import worker as fetch_icons
 from florin_server.features.icons.service import IconCache
 from PIL import Image
 
-from tests.support.answering import hang, make_stub_response, serve_stub
 from tests.support.authority import CertificateAuthority
 from tests.support.capture import get_path
-from tests.support.desk import ORDER, open_service
+from tests.support.http_stub import hang, make_stub_response, serve_stub
 from tests.support.page_texts import get_headers
 from tests.support.pictures import make_picture
+from tests.support.service_harness import ORDER, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

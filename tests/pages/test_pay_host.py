@@ -13,10 +13,10 @@ import pytest_asyncio
 from florin_server.settings import AppLinkSettings, LimitSettings
 from pydantic import ValidationError
 
-from tests.support.desk import ORDER, PAY_URL, ServiceHarness, open_service
-from tests.support.held_answers import wait_no_open_responses
+from tests.support.open_responses import wait_no_open_responses
 from tests.support.page_texts import get_headers, get_text
 from tests.support.service import wait_open_responses
+from tests.support.service_harness import ORDER, PAY_URL, ServiceHarness, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -11,9 +11,9 @@ from florin_server.domain.receipts import keys, signature
 from florin_server.settings import LimitSettings
 from florin_server.web.receipts import page
 
-from tests.support.desk import ORDER, PAY_URL, open_service
 from tests.support.page_texts import HOSTILE_TEXT, get_headers, get_text
 from tests.support.receipts import JWKS, decode_claims
+from tests.support.service_harness import ORDER, PAY_URL, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from PIL import Image
 
+from tests.screenshots.camera import taken
 from tests.screenshots.compare import difference, differing
 from tests.screenshots.pictures import PICTURES
-from tests.screenshots.taking import taken
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "docs/pictures"

@@ -12,11 +12,11 @@ from yarl import URL
 
 from tests.screenshots.picture import DESKTOP, Picture, Reach
 from tests.support.books import SETTINGS
-from tests.support.desk import CREATE, PartnerTenant, ServiceHarness, open_service
 from tests.support.installation import open_operator
-from tests.support.payout_shop import EUR, GBP, USD, PayoutMerchant
+from tests.support.payout_merchant import EUR, GBP, USD, PayoutMerchant
 from tests.support.sanctions_import import import_list
 from tests.support.service import NO_SOLANA
+from tests.support.service_harness import CREATE, PartnerTenant, ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

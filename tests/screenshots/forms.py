@@ -11,7 +11,7 @@ from playwright.async_api import Page
 
 from tests.screenshots.picture import Picture, Reach
 from tests.support.capture import CapturePos, get_path, open_pos, submit_form
-from tests.support.desk import ServiceHarness, open_service
+from tests.support.service_harness import ServiceHarness, open_service
 
 
 @asynccontextmanager
@@ -20,8 +20,8 @@ async def _stage(home: Path) -> AsyncIterator[ServiceHarness]:
         yield desk
 
 
-async def _open(desk: ServiceHarness, page: Page, till: CapturePos, **look: str) -> None:
-    url = f"{desk.rest.base}{get_path(await till.url())}"
+async def _open(desk: ServiceHarness, page: Page, pos: CapturePos, **look: str) -> None:
+    url = f"{desk.rest.base}{get_path(await pos.url())}"
     await page.goto(f"{url}&{urlencode(look)}" if look else url)
 
 
@@ -40,16 +40,16 @@ async def _faults(desk: ServiceHarness, page: Page) -> None:
 
 
 async def _done(desk: ServiceHarness, page: Page) -> None:
-    till = await open_pos(desk)
-    url = await till.url()
+    pos = await open_pos(desk)
+    url = await pos.url()
     assert (await submit_form(desk, url)).status == 200
     await page.goto(desk.rest.base + get_path(url))
 
 
 async def _closed(desk: ServiceHarness, page: Page) -> None:
-    till = await open_pos(desk)
-    url = await till.url()
-    await desk.rest.simulate(till.payment_id, "expired")
+    pos = await open_pos(desk)
+    url = await pos.url()
+    await desk.rest.simulate(pos.payment_id, "expired")
     await page.goto(desk.rest.base + get_path(url))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.screenshots import consoles, forms, shop
+from tests.screenshots import consoles, forms, public_pages
 from tests.screenshots.picture import Picture
 
-PICTURES: tuple[Picture, ...] = (*shop.PICTURES, *forms.PICTURES, *consoles.PICTURES)
+PICTURES: tuple[Picture, ...] = (*public_pages.PICTURES, *forms.PICTURES, *consoles.PICTURES)

@@ -18,8 +18,8 @@ from grpc_rest_gateway.jsoncodec import JsonCodec
 from grpc_rest_gateway.profiles import JsonProfile
 
 from tests.support.api import ApiCallError, Json, to_api_call_error
-from tests.support.desk import PartnerTenant, ServiceHarness
 from tests.support.json import to_json
+from tests.support.service_harness import PartnerTenant, ServiceHarness
 
 PROTOCOLS = ("REST", "gRPC")
 

@@ -14,9 +14,9 @@ import aiohttp
 from eth_account import Account
 from eth_utils import keccak
 from florin_sandbox.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
+from florin_sandbox.devnet.faucet_limits import compute_gift
 from florin_sandbox.devnet.faults import FaultEffect, FaultPlan, PlannedFault
 from florin_sandbox.devnet.genesis import DEVNET
-from florin_sandbox.devnet.gifts import compute_gift
 from florin_server.base.clock import Clock, TestClock
 
 from tests.support.anvil import CHAIN_ID
@@ -100,7 +100,7 @@ class AnvilNode:
         result = await (own(*params) if own else self.ask(method, *params))
         if fault.effect is FaultEffect.LATE_ERROR:
             raise refusal
-        raise AssertionError(f"nobody needed {fault.effect} yet: {result}")
+        raise AssertionError(f"no test needed {fault.effect} yet: {result}")
 
     async def ask(self, method: str, *params: Any) -> Any:
         """Return the result of one call to anvil."""
@@ -149,7 +149,7 @@ class AnvilNode:
         elif kind == "answer":
             self._plan(**options)
         else:
-            raise AssertionError(f"nobody needed {kind} yet")
+            raise AssertionError(f"no test needed {kind} yet")
         return True
 
     def _plan(self, method: str, effect: str, times: int = 1, result: Any = None) -> None:

@@ -7,12 +7,12 @@ from florin_server.money.ledger.service import books
 from florin_server.money.ledger.service.books import ReconciliationStatus
 from florin_server.money.ledger.store import ledger
 
-from tests.support.desk import ServiceHarness
 from tests.support.installation import open_operator
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     ETHER,
 )
+from tests.support.service_harness import ServiceHarness
 from tests.support.solana import INSTANT_SOLANA
 from tests.support.until import wait_until
 

@@ -25,7 +25,7 @@ from grpc_rest_gateway.jsoncodec import JsonCodec
 from grpc_rest_gateway.profiles import JsonProfile
 
 from tests.support.api import grpc_metadata, to_api_call_error
-from tests.support.desk import ORDER, PartnerTenant, ServiceHarness
+from tests.support.service_harness import ORDER, PartnerTenant, ServiceHarness
 
 _CODEC = JsonCodec()
 

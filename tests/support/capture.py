@@ -10,8 +10,8 @@ import pytest
 from florin.v1 import customer_pb2
 
 from tests.support.api import ApiCallError, RestApi
-from tests.support.desk import ORDER, PAY_URL, ServiceHarness, ServiceResponse
 from tests.support.installation import open_operator
+from tests.support.service_harness import ORDER, PAY_URL, ServiceHarness, ServiceResponse
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 
@@ -107,14 +107,14 @@ async def get_refusal(call: Any) -> ApiCallError:
     return caught.value
 
 
-def count_stored(desk: ServiceHarness, till: CapturePos) -> int:
+def count_stored(desk: ServiceHarness, pos: CapturePos) -> int:
     query = "SELECT count(*) FROM collected_data WHERE payment_id = ?"
-    return desk.select(query, till.payment_id)[0][0]
+    return desk.select(query, pos.payment_id)[0][0]
 
 
-async def wait_deleted(desk: ServiceHarness, till: CapturePos) -> None:
+async def wait_deleted(desk: ServiceHarness, pos: CapturePos) -> None:
     """Return once a worker has deleted the buyer data of a payment."""
-    await wait_until(lambda: count_stored(desk, till), 0)
+    await wait_until(lambda: count_stored(desk, pos), 0)
 
 
 async def export_customer(

@@ -10,7 +10,7 @@ from florin_server.app.chains.setup import load_opener_contract, load_settlement
 from florin_server.domain.caip import format_checksum_address
 
 from tests.support.command import CommandForks, CommandResult
-from tests.support.foreign import ForeignChain
+from tests.support.foreign_chains import ForeignChain
 
 TREASURY_KEY = b"\x77" * 32
 TREASURY = Account.from_key(TREASURY_KEY).address

@@ -107,7 +107,7 @@ class AnvilChains:
     def __init__(self, running: anvil.AnvilProcess) -> None:
         self._anvil = running
         deploy_devnet_contracts(running)
-        self._begun = running.ask("evm_snapshot")
+        self._snapshot = running.ask("evm_snapshot")
         self._clock: Clock = SystemClock()
 
     def clock(self, start_us: int) -> TestClock:
@@ -150,8 +150,8 @@ class AnvilChains:
         self._clock = clock
         ask("evm_setAutomine", automine)
         ask("anvil_dropAllTransactions")
-        assert ask("evm_revert", self._begun)
-        self._begun = ask("evm_snapshot")
+        assert ask("evm_revert", self._snapshot)
+        self._snapshot = ask("evm_snapshot")
         # without an interval blocks take the time of the machine
         if isinstance(clock, TestClock):
             ask("anvil_setBlockTimestampInterval", 0)

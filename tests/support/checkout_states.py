@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.desk import ORDER, ServiceHarness
+from tests.support.service_harness import ORDER, ServiceHarness
 
 URLS = {"successUrl": "https://shop.example/ok?a=1", "errorUrl": "https://shop.example/no"}
 # each with the heading that a buyer sees

@@ -85,22 +85,24 @@ class ForkedCommand:
     """A command in a fork, with the interface of `subprocess.Popen`."""
 
     def __init__(self, out: int, err: int, result: int) -> None:
-        self.stdout, self.stderr, self._told = (os.fdopen(number) for number in (out, err, result))
-        self.pid = int(self._told.readline())
+        self.stdout, self.stderr, self._result = (
+            os.fdopen(number) for number in (out, err, result)
+        )
+        self.pid = int(self._result.readline())
         self.returncode: int | None = None
         self._read: list[_PipeReader] = []
 
     def poll(self) -> int | None:
-        if self.returncode is None and select([self._told], [], [], 0)[0]:
+        if self.returncode is None and select([self._result], [], [], 0)[0]:
             self.wait()
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            if not select([self._told], [], [], timeout)[0]:
+            if not select([self._result], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("florin", timeout or 0)
-            with self._told:
-                self.returncode = int(self._told.readline())
+            with self._result:
+                self.returncode = int(self._result.readline())
         return self.returncode
 
     def communicate(self, timeout: float | None = None) -> tuple[str, str]:
@@ -155,7 +157,7 @@ class CommandForks:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.forks", str(theirs.fileno())],
+                [sys.executable, "-m", "tests.support.command_forks", str(theirs.fileno())],
                 cwd=ROOT,
                 env=make_environment(folder, {}),
                 stdin=subprocess.DEVNULL,

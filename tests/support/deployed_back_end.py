@@ -17,7 +17,7 @@ from typing import Any
 
 from jsonschema import Draft202012Validator
 
-from tests.support.answering import ReceivedRequest, make_stub_response
+from tests.support.http_stub import ReceivedRequest, make_stub_response
 
 Json = dict[str, Any]
 

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from tests.support import exported
+from tests.support import export_stores
 
 STEPS = {"open", "os.rename", "os.remove", "os.mkdir"}
 
@@ -27,7 +27,7 @@ def main() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(step)
-    exported.export_store(Path(store), Path(to), format_, part_rows=40)
+    export_stores.export_store(Path(store), Path(to), format_, part_rows=40)
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from florin_server.domain.chains.evm import abi
 from florin_server.rails.evm.gas_money import FEE_MANAGER, SET_USER_TOKEN
 
 from tests.support.chains import EmbeddedChains
-from tests.support.evm_lab import EvmChainHarness
+from tests.support.evm_harness import EvmChainHarness
 
 DOLLAR: Final = DEVNET.token.address
 PRICES: Final = GasSchedule(250_000, 250_000, 40)

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tests.support.desk import DEPLOYED, SPEC
+from tests.support.service_harness import DEPLOYED, SPEC
 
 GOLDEN = Path(__file__).parents[1] / "wire" / "golden"
 PROFILES = {"spec": SPEC, "no header": {}, "deployed": DEPLOYED}

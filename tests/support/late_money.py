@@ -7,9 +7,9 @@ from typing import Any
 from florin.v1 import payout_pb2
 from florin_sandbox.devnet.evm import DEVNET
 
-from tests.support.desk import ServiceHarness
 from tests.support.installation import open_operator
-from tests.support.payout_shop import CHAIN, DOLLAR, USD, PayoutMerchant, wait_faucet_booked
+from tests.support.payout_merchant import CHAIN, DOLLAR, USD, PayoutMerchant, wait_faucet_booked
+from tests.support.service_harness import ServiceHarness
 from tests.support.until import wait_until
 from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet
 

@@ -12,11 +12,11 @@ from florin_server.base.meters import Meters
 from florin_server.db.engine.store import FaultHook, Store
 from florin_server.domain.errors import ApiError
 from florin_server.limits.service.limits import ServiceLimits
-from florin_server.limits.service.sharing import LimitSync
+from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.settings import LimitSettings
 
 from tests.support import postgres
-from tests.support.store_kit import NOW_US, open_engine_store
+from tests.support.store_factories import NOW_US, open_engine_store
 
 SECRET = b"a secret of the installation"
 

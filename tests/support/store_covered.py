@@ -11,7 +11,7 @@ from florin_server.money.payouts.store import covered, payouts
 from florin_server.money.payouts.store.payouts import PayoutOutcome
 from florin_server.money.settlement.store import payment_outcomes
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ASSET,
     CHAIN,
     LATER_US,

@@ -12,8 +12,8 @@ from florin_server.money.payouts.store import payouts
 from florin_server.money.payouts.store.payouts import PayoutOutcome
 from florin_server.money.refunds import store as refunds
 
-from tests.support.hooked import claim_deliveries, record_delivered
-from tests.support.store_kit import ASSET, CHAIN, LATER_US, PAYER
+from tests.support.store_factories import ASSET, CHAIN, LATER_US, PAYER
+from tests.support.webhook_rows import claim_deliveries, record_delivered
 
 POSTING = LedgerPosting("merchant:mer_1", f"wallet:{CHAIN}:treasury", ASSET, 5)
 

@@ -51,8 +51,10 @@ class EvmTestWallet:
         signed = self._account.sign_authorization(
             {"chainId": number, "address": contract, "nonce": nonce + 1}
         )
-        nobody = b"\x11" * 20  # a call to itself would run the code at once
-        await self.transact(chain, gas=200_000, to=nobody, value=0, authorizationList=[signed])
+        unused_address = b"\x11" * 20  # a call to itself would run the code at once
+        await self.transact(
+            chain, gas=200_000, to=unused_address, value=0, authorizationList=[signed]
+        )
 
     async def deploy(self, chain: ChainClient, runtime: bytes) -> str:
         """Deploy a contract with that code; return its CAIP-10."""

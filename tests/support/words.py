@@ -1,9 +1,9 @@
 """Counts of names and phrases that a reader has to guess at, with what to write instead.
 
 The counts of today are stored in `tests/data/words.toml`. They may only shrink:
-`python -m tests.support.words` writes smaller ones, and refuses larger ones. What is left are
-names that are stored or signed: the column `told` of webhook deliveries and the member `asked` of
-receipts.
+`python -m tests.support.words` writes smaller ones, and refuses larger ones. What is left is
+stored, signed or public: the column `told` of webhook deliveries, the member `asked` of receipts,
+and the label `nobody` of a metric.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from tests.support.documents import ROOT
@@ -24,6 +24,8 @@ PACKAGES = (
     *("gateway/grpc_rest_gateway", "client/florin_client"),
 )
 OURS = ("florin", "gateway_options", "contracts", "tests", "tools", "notebooks", "examples")
+# the files that contain the banned words themselves
+OWN = {ROOT / "tests/support/words.py", ROOT / "tests/unit/test_words.py"}
 CODE = {"package": (*PACKAGES, "tools", "examples"), "tests": ("tests", "contracts", "notebooks")}
 
 # names that say nothing of what they hold, and what to take instead
@@ -39,7 +41,54 @@ NAMES = {
     "made": "created",
     "kept": "stored",
     "others": "remaining, peers",
+    "begun": "started",
+    "nobody": "anonymous, unknown",
+    "somebody": "another_user",
+    "whoever": "caller, sender",
+    "hole": "planted_bug, vulnerability",
+    "foe": "attacker",
+    "meddler": "intruder",
+    "storm": "chaos_run",
+    "knobs": "config",
+    "till": "pos",
 }
+# singular forms of names that are banned in the plural too
+PLURALS = {"holes": "hole", "foes": "foe", "storms": "storm", "nobodys": "nobody", "knob": "knobs"}
+# these are banned in every form: `TOLD`, `Told` and `_told` count as `told`
+STRICT = ("told", "begun", "nobody", "somebody", "whoever", "hole", "foe", "meddler", "till")
+# words of the old names of modules, and what to write instead
+MODULES = {
+    **{word: NAMES[word] for word in STRICT},
+    "conclude": "payment_finalizer",
+    "trying": "dry_runs",
+    "onlooker": "standby_worker",
+    "symptoms": "settlement_health",
+    "shown": "views",
+    "people": "landing",
+    "notice": "error_pages",
+    "hidden": "log_redaction",
+    "reach": "address_policy",
+    "witness": "quorum_reader",
+    "tally": "pending_counts",
+    "standing": "credential_status",
+    "places": "addresses, slots",
+    "worth": "conversion",
+    "examining": "receipt_checks",
+    "gifts": "faucet_limits",
+    "judge": "auditor",
+    "purse": "wallet",
+    "stranger": "front_runner, third_party",
+    "strangers": "third_parties",
+    "stage": "environment",
+    "story": "payment_flow, scenario",
+    "stories": "flows",
+    "desk": "service_harness",
+    "kit": "factories, harness",
+    "liars": "lying_peers",
+    "looks": "polling, screenshots",
+    "calm": "stable_values",
+}
+
 # how a docstring of something public does not begin
 DOCSTRINGS = {
     "question": (r"(What|Who|Whose|Whom|How|Which|Where|Whether|When|Why)\b", "begin with a verb"),
@@ -56,6 +105,18 @@ PHRASES = {
     r"\blets? \w+ know\b": "notifies",
     r"\bthere is none\b": "it does not exist",
     r"\bgoes on\b": "continues",
+    r"\bbegun\b": "started",
+    r"\bsomething else than\b": "something other than",
+}
+# phrases of code: of comments, docstrings, messages and the texts of tests
+CODE_PHRASES = {
+    form: replacement for form, replacement in PHRASES.items() if form != r"\b(who|what)ever\b"
+} | {
+    r"\bwhoever\b": "any caller, no matter who",
+    r"\btold\b": "reported, notified",
+    r"\bholes?\b": "planted bug, vulnerability",
+    r"\bfoes?\b": "attacker",
+    r"\bas \w+ has it\b": "according to",
 }
 
 
@@ -75,11 +136,32 @@ def names_in(tree: ast.AST) -> Iterator[str]:
             case ast.Name(id=name) if name in foreign:
                 continue
             case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name):
-                yield name
+                yield normalize(name)
             case ast.keyword(arg=str(name)):
-                yield name
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
-                yield name
+                yield normalize(name)
+            case (
+                ast.FunctionDef(name=name)
+                | ast.AsyncFunctionDef(name=name)
+                | ast.ClassDef(name=name)
+            ):
+                yield normalize(name)
+
+
+def normalize(name: str) -> str:
+    """Return the form under which a name is banned: `TOLD`, `Told` and `_told` are `told`."""
+    plain = name.strip("_").lower()
+    plain = PLURALS.get(plain, plain)
+    return plain if plain in STRICT else PLURALS.get(name, name)
+
+
+def module_problems(paths: Iterable[Path]) -> list[str]:
+    """Return a sentence for each module whose name has a word of the old names."""
+    return [
+        f"{path.relative_to(ROOT)}: {part} is banned in names of modules; write {MODULES[part]}"
+        for path in paths
+        for part in path.stem.removeprefix("test_").split("_")
+        if part in MODULES
+    ]
 
 
 def imported_names(tree: ast.AST) -> set[str]:
@@ -131,9 +213,16 @@ def count_words() -> dict[str, dict[str, int]]:
                 starts.update(key for key, (form, _) in DOCSTRINGS.items() if re.match(form, text))
         counts[f"names of {area}"] = {name: names[name] for name in NAMES}
         counts[f"docstrings of {area}"] = {key: starts[key] for key in DOCSTRINGS}
+        text = "\n".join(path.read_text() for path in python_files(area) if path not in OWN)
+        counts[f"texts of {area}"] = count_phrases(text, CODE_PHRASES)
     text = "\n".join(path.read_text() for path in prose_files())
-    counts["documents"] = {form: len(re.findall(form, text, re.IGNORECASE)) for form in PHRASES}
+    counts["documents"] = count_phrases(text, PHRASES)
     return counts
+
+
+def count_phrases(text: str, forms: Iterable[str]) -> dict[str, int]:
+    """Return how often each phrase occurs in a text."""
+    return {form: len(re.findall(form, text, re.IGNORECASE)) for form in forms}
 
 
 def read_baseline() -> dict[str, dict[str, int]]:
@@ -145,7 +234,9 @@ def advice(section: str, word: str) -> str:
     """Return what to write instead of a word of a section."""
     if section.startswith("names"):
         return NAMES[word]
-    return PHRASES[word] if section == "documents" else DOCSTRINGS[word][1]
+    if section.startswith("docstrings"):
+        return DOCSTRINGS[word][1]
+    return PHRASES[word] if section == "documents" else CODE_PHRASES[word]
 
 
 def grown(counts: Mapping[str, Mapping[str, int]]) -> list[str]:

@@ -17,8 +17,8 @@ from florin_server.app import housekeeping, process_bus
 from florin_server.app import workers as jobs
 from florin_server.app.core import Core
 
-from tests.support.nouns import import_modules, import_parts, is_in_part
 from tests.support.poison import list_rail_methods, name_operation
+from tests.support.server_modules import import_modules, import_parts, is_in_part
 
 # the names under which workers hold a role of a rail
 _ROLES = {

@@ -72,7 +72,7 @@ def test_bytes_are_decoded_at_their_head_offset():
     # a value that ends with the data, and an empty value
     assert abi.decode_bytes_at(abi.encode_uint256(32) + abi.encode_uint256(2) + b"ab", 0) == b"ab"
     assert abi.decode_bytes_at(abi.encode_uint256(32) + abi.encode_uint256(0), 0) == b""
-    with pytest.raises(ValueError, match="^an offset is beyond the end$"):
+    with pytest.raises(ValueError, match="^an offset points beyond the end of the data$"):
         abi.decode_bytes_at(abi.encode_uint256(33) + abi.encode_uint256(0), 0)
     with pytest.raises(ValueError, match="^a value extends beyond the end$"):
         abi.decode_bytes_at(abi.encode_uint256(32) + abi.encode_uint256(3) + b"ab", 0)

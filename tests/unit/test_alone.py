@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import inner
+from tests.support import inner_pytest
 
 # run by a separate pytest; the skip is there to be reported
 TESTS = """
@@ -38,7 +38,7 @@ def test_three():
 @pytest.fixture
 def ran(tmp_path):
     def run(*options: str, text: str = "True", two: str, torn_down: str = "pass"):
-        return inner.run_pytest(
+        return inner_pytest.run_pytest(
             tmp_path, TESTS.format(text=text, two=two, torn_down=torn_down), *options
         )
 

@@ -26,7 +26,7 @@ class Asked:
         return number
 
 
-async def begun(count: int, shared: SharedRequests[int], request: Asked, key: object = "key"):
+async def start_calls(count: int, shared: SharedRequests[int], request: Asked, key: object = "key"):
     tasks = [asyncio.create_task(shared(key, request)) for _ in range(count)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
@@ -35,8 +35,8 @@ async def begun(count: int, shared: SharedRequests[int], request: Asked, key: ob
 
 async def test_request_during_a_call_shares_its_result():
     shared, request = SharedRequests[int](), Asked()
-    tasks = await begun(3, shared, request)
-    remaining = await begun(1, shared, request, "other")
+    tasks = await start_calls(3, shared, request)
+    remaining = await start_calls(1, shared, request, "other")
     request.go.set()
     assert await asyncio.gather(*tasks, *remaining) == [1, 1, 1, 2]
     assert await shared("key", request) == 3
@@ -45,7 +45,7 @@ async def test_request_during_a_call_shares_its_result():
 async def test_failure_reaches_every_caller():
     shared, request = SharedRequests[int](), Asked()
     request.times = 12
-    tasks = await begun(2, shared, request)
+    tasks = await start_calls(2, shared, request)
     request.go.set()
     for task in tasks:
         with pytest.raises(ValueError, match="unlucky"):
@@ -55,7 +55,7 @@ async def test_failure_reaches_every_caller():
 
 async def test_canceled_caller_does_not_disturb_the_remaining_callers():
     shared, request = SharedRequests[int](), Asked()
-    first, second = await begun(2, shared, request)
+    first, second = await start_calls(2, shared, request)
     first.cancel()
     await asyncio.wait({first})
     request.go.set()
@@ -64,11 +64,11 @@ async def test_canceled_caller_does_not_disturb_the_remaining_callers():
 
 async def test_call_is_canceled_when_every_caller_cancels():
     shared, request = SharedRequests[int](), Asked()
-    tasks = await begun(2, shared, request)
+    tasks = await start_calls(2, shared, request)
     for task in tasks:
         task.cancel()
     await asyncio.wait(tasks)
-    (late,) = await begun(1, shared, request)
+    (late,) = await start_calls(1, shared, request)
     assert (request.times, request.ended) == (2, 1)
     request.go.set()
     assert await late == 2
@@ -76,9 +76,9 @@ async def test_call_is_canceled_when_every_caller_cancels():
 
 async def test_result_from_before_forget_is_not_shared_afterwards():
     shared, request = SharedRequests[int](), Asked()
-    before = await begun(2, shared, request)
+    before = await start_calls(2, shared, request)
     shared.clear()
-    after = await begun(2, shared, request)
+    after = await start_calls(2, shared, request)
     request.go.set()
     assert await asyncio.gather(*before, *after) == [1, 1, 2, 2]
     assert await shared("key", request) == 3

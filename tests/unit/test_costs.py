@@ -8,7 +8,7 @@ from florin_server.money.settlement.worker.ended_transactions import build_cost_
 from florin_server.rails.evm.reading.receipts import parse_transactions
 from florin_server.rails.types import MinedTransaction
 
-from tests.support.evm_lab import make_chain_settings
+from tests.support.evm_harness import make_chain_settings
 
 HASH, BLOCK = "0x" + "aa" * 32, "0x" + "bb" * 32
 RECEIPT = {

@@ -17,7 +17,7 @@ from grpc_rest_gateway.profiles import JsonProfile
 from grpc_rest_gateway.routes import RouteBinding, RouteError
 from grpc_rest_gateway.settings import GatewaySettings, HeaderSettings
 
-from tests.support.proto_lab import (
+from tests.support.proto_services import (
     PermissiveBackend,
     compile_bindings,
     compile_service,
@@ -27,7 +27,7 @@ from tests.support.proto_lab import (
 OPTION = "(gateway_options.v1.field)"
 CODEC = JsonCodec()
 SHAPES = """
-message Asked {
+message ListRequest {
   string id = 1;
   repeated Colour colours = 2 [(gateway_options.v1.field).comma = true];
   repeated string names = 3 [(gateway_options.v1.field).comma = true];
@@ -36,7 +36,7 @@ message Asked {
   optional string icon = 6 [(gateway_options.v1.field) = { clearable: true query: true }];
 }
 message Leaf { optional string text = 1; Colour colour = 2; int32 count = 3; Leaf next = 4; }
-message Told {
+message ListAnswer {
   Leaf full = 1;
   Leaf bare = 2 [(gateway_options.v1.field).sparse = true];
   repeated Leaf bares = 3 [(gateway_options.v1.field).sparse = true];
@@ -48,7 +48,7 @@ message Told {
 
 
 def lab(tmp_path_factory, rule: str) -> RouteBinding:
-    rpc = f"rpc Do(Asked) returns (Told) {{ option (google.api.http) = {{ {rule} }}; }}"
+    rpc = f"rpc Do(ListRequest) returns (ListAnswer) {{ option (google.api.http) = {{ {rule} }}; }}"
     return compile_bindings(tmp_path_factory.mktemp("protos"), rpc, SHAPES)[0]
 
 

@@ -15,7 +15,7 @@ from florin_server.features.icons.service import (
 )
 from florin_server.features.icons.store import IconStatus
 
-from tests.support.desk import START_S
+from tests.support.service_harness import START_S
 
 NOW_US = START_S * 1_000_000
 PARTNER = "par_1"

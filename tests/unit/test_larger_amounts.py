@@ -7,7 +7,7 @@ from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings,
 from pydantic import ValidationError
 
 SETTLER, TREASURY, TOKEN = ("0x" + part * 20 for part in ("ab", "fe", "cd"))
-NOBODY = "0x" + "00" * 20
+ZERO_ADDRESS = "0x" + "00" * 20
 BASE, UNKNOWN = 8453, 424_242
 DOLLAR = EvmAssetSettings(address=TOKEN, name="Dollar", symbol="tUSD", decimals=6, peg="USD")
 COIN = EvmCoinSettings(name="Ether", symbol="ETH")
@@ -42,8 +42,8 @@ def test_amount_waits_as_the_last_entry_that_it_reaches(value, after_s):
 def test_coin_is_counted_by_its_own_amount_and_a_removed_asset_as_the_largest():
     amounts = {"tUSD": "1000", "ETH": "0.25"}
     settings = chain(step(60, **amounts), coin=COIN)
-    assert settings.final_after(NOBODY, 25 * 10**16 - 1) == 10
-    assert settings.final_after(NOBODY, 25 * 10**16) == 60
+    assert settings.final_after(ZERO_ADDRESS, 25 * 10**16 - 1) == 10
+    assert settings.final_after(ZERO_ADDRESS, 25 * 10**16) == 60
     assert settings.final_after("0x" + "ef" * 20, 1) == 60
     assert chain().final_after("0x" + "ef" * 20, 1) == 10
 

@@ -12,7 +12,7 @@ from florin_server.limits.service.limit import RateLimit, RateQuota
 from florin_server.limits.service.limits import ServiceLimits
 from florin_server.settings import LimitSettings
 
-from tests.support.held_answers import has_counted
+from tests.support.open_responses import has_counted
 
 START_US = 1_800_000_000_000_000
 

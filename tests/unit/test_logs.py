@@ -10,7 +10,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from florin_server.app import hidden
+from florin_server.app import log_redaction
 from florin_server.app.home import InstallationSecrets
 from florin_server.base import logs
 from florin_server.base.logs import JsonLogFormatter, Redactor, TextLogFormatter
@@ -131,7 +131,7 @@ def test_the_secrets_of_the_settings_are_hidden_wherever_they_turn_up(tmp_path, 
         keystore_password="correct horse battery",
         trusted_proxies=("fd00::/8",),
     ).model_copy(update={"chains": (base,)})
-    hidden.hide_settings(settings, *hidden.list_secret_forms(installation_secrets))
+    log_redaction.hide_settings(settings, *log_redaction.list_secret_forms(installation_secrets))
     planted = (
         "operator-token",
         installation_secrets.relayer_key.hex(),
@@ -227,7 +227,7 @@ announce("Stopping")
 try:
     fail("Florin does not start", "the port is taken")
 except SystemExit:
-    raise ValueError("password=hunter22 of nobody")
+    raise ValueError("password=hunter22 of a user")
 """
 
 

@@ -245,7 +245,7 @@ async def test_event_loop_lag_is_the_excess_time_of_a_sleep():
 
 class DeadTransport:
     async def send(self, payload: bytes) -> bytes:
-        raise RailUnavailable("nobody answers")
+        raise RailUnavailable("no node answers")
 
     async def close(self) -> None:
         pass

@@ -12,7 +12,7 @@ from florin_server.base.notifier import Notifier
 from florin_server.base.process_bus import ProcessBus
 from florin_server.base.topics import Topic
 
-from tests.support.store_kit import make_payment
+from tests.support.store_factories import make_payment
 
 OWN = "0123456789abcdef"
 CHAIN, OTHER_CHAIN = "eip155:1", "eip155:137"

@@ -16,12 +16,12 @@ from grpc_rest_gateway.openapi import ProtoComments, SchemaRegistry, list_operat
 from grpc_rest_gateway.profiles import JsonProfile
 from grpc_rest_gateway.routes import RouteError
 
-from tests.support.proto_lab import compile_service
-from tests.support.shapes import list_undocumented, resolve_schema
+from tests.support.json_shapes import list_undocumented, resolve_schema
+from tests.support.proto_services import compile_service
 
 OPTION = "(gateway_options.v1.field)"
 SHAPES = """
-message Asked {
+message ChangeRequest {
   string id = 1;
   string name = 2 [(gateway_options.v1.field) = { required: true max_chars: 9 pattern: "a+" }];
   optional string icon = 3 [(gateway_options.v1.field).clearable = true];
@@ -33,7 +33,7 @@ message Asked {
   string data = 8 [(gateway_options.v1.field).json_text = JSON_TEXT_VALUE];
 }
 message Leaf { optional string text = 1; Colour colour = 2; }
-message Told {
+message ChangeAnswer {
   Leaf full = 1;
   Leaf bare = 2 [(gateway_options.v1.field) = { sparse: true required: true }];
   Leaf gone = 3 [(gateway_options.v1.field).absent = ABSENT_OMIT];
@@ -42,7 +42,7 @@ message Told {
   google.protobuf.Timestamp at = 6;
   google.protobuf.StringValue wrapped = 7;
   map<string, Leaf> mapped = 8;
-  Told again = 9 [(gateway_options.v1.field).absent = ABSENT_OMIT];
+  ChangeAnswer again = 9 [(gateway_options.v1.field).absent = ABSENT_OMIT];
 }
 message Kind {
   option (gateway_options.v1.message).union = true;
@@ -125,7 +125,7 @@ def test_encoded_message_matches_its_schema(kind, everything, profile):
 @pytest.fixture(scope="module")
 def lab(tmp_path_factory):
     rpcs = """
-    rpc Change(Asked) returns (Told) {
+    rpc Change(ChangeRequest) returns (ChangeAnswer) {
       option (google.api.http) = { post: "/v1/{id}/change" body: "*"
         additional_bindings { put: "/v2/{id}" body: "*" } };
       option deprecated = true;
@@ -174,7 +174,7 @@ def test_requests_are_read_as_their_schema_says(lab):
 def test_answers_have_the_members_of_the_codec(lab):
     described, schemas, _ = lab
     kind = described.methods_by_name["Change"].output_type
-    result = schemas.components["Told"]
+    result = schemas.components["ChangeAnswer"]
     assert result["required"] == ["full", "bare", "json", "kind", "at", "wrapped", "mapped"]
     assert result["properties"]["bare"] == {"$ref": "#/components/schemas/LeafSparse"}
     assert result["properties"]["wrapped"] == {"type": ["string", "null"]}

@@ -15,11 +15,11 @@ from florin_server.domain.capture.buyer_data import BuyerDataFault
 from florin_server.domain.payments.payment import PaymentStatus, RefundStatus
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.money.payments.service.panel import OUTCOMES
-from florin_server.web import language, notice, render
+from florin_server.web import error_pages, language, render
 from florin_server.web.assets import FOLDER as STATIC
 from florin_server.web.capture import page as capture
+from florin_server.web.landing import routes as landing
 from florin_server.web.language import LANGUAGES, get_catalog_path, read_catalog
-from florin_server.web.people import routes as landing
 from florin_server.web.receipts import routes as receipts
 
 TEMPLATES = Path(render.__file__).with_name("templates")
@@ -133,7 +133,7 @@ def list_computed_keys() -> set[Key]:
     faults = [fault.name.lower() for fault in BuyerDataFault] + ["unreadable"]
     states = [*PaymentStatus, *RefundProgress]
     rows = re.findall(r'\("(\w+)", ', inspect.getsource(receipts._build_details))  # noqa: SLF001
-    errors = {*notice._TEXTS.values(), "broken", "unreadable", "unknown"}  # noqa: SLF001
+    errors = {*error_pages._TEXTS.values(), "broken", "unreadable", "unknown"}  # noqa: SLF001
     keys_by_context = {
         "capture": {
             *(f"fault.{fault}" for fault in faults),

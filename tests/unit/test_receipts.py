@@ -5,23 +5,28 @@ from __future__ import annotations
 import json
 
 import pytest
+from florin_server.domain.cipher import Ciphertext
 from florin_server.domain.receipts import keys, signature
 from florin_server.domain.receipts.keys import ReceiptKey
 from florin_server.domain.receipts.verdict import ReceiptNotGenuine
-from florin_server.domain.sealed import Ciphertext
 from joserfc import jws
 from pydantic import ValidationError
 
-from tests.support.altered import ReceiptSigner, decode_base64url, encode_base64url, make_receipt
+from tests.support.forged_receipts import (
+    ReceiptSigner,
+    decode_base64url,
+    encode_base64url,
+    make_receipt,
+)
 
 ISSUER, OTHER = ReceiptSigner(b"\x11" * 32), ReceiptSigner(b"\x22" * 32)
 KNOWN = {ISSUER.id: ISSUER.key}
-NOBODY = Ciphertext("", b"", b"")
+NO_SECRET = Ciphertext("", b"", b"")
 
 
 def key(n: int, made_s: int, *, revoked: bool = False, of: ReceiptSigner = ISSUER) -> ReceiptKey:
     made_us = made_s * 1_000_000
-    return ReceiptKey(n, f"key{n}", of.public, NOBODY, made_us, made_us if revoked else None)
+    return ReceiptKey(n, f"key{n}", of.public, NO_SECRET, made_us, made_us if revoked else None)
 
 
 def refusal(text: str) -> str:
@@ -181,7 +186,7 @@ def test_a_key_is_written_in_the_alphabet_of_urls():
 
 
 def test_a_key_set_is_read_by_thumbprints():
-    jwk = ReceiptKey(0, ISSUER.id, ISSUER.public, NOBODY, 0).jwk
+    jwk = ReceiptKey(0, ISSUER.id, ISSUER.public, NO_SECRET, 0).jwk
     assert jwk == {
         "kty": "OKP",
         "crv": "Ed25519",

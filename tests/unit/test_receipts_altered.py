@@ -9,7 +9,7 @@ import pytest
 from florin_server.domain.receipts import signature
 from florin_server.domain.receipts.verdict import STATEMENT_CHECKS, ReceiptNotGenuine
 
-from tests.support.altered import ReceiptForger, ReceiptSigner
+from tests.support.forged_receipts import ReceiptForger, ReceiptSigner
 
 COUNT, SEED = 10_000, 20_261_123
 ISSUER = ReceiptSigner(b"\x11" * 32)

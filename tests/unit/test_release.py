@@ -8,7 +8,7 @@ import tomllib
 import florin_server
 
 from tests.support.command import ROOT
-from tests.support.released import RELEASED
+from tests.support.released_versions import RELEASED
 
 HEADING = re.compile(r"^## (.+)$", re.MULTILINE)
 IMAGE = re.compile(r"image: registry\.example/florin:(\S+)")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.rails.connection.jsonrpc import RpcError
-from florin_server.rails.evm.family import EvmNodeDialect
+from florin_server.rails.evm.dialect import EvmNodeDialect
 
 FAMILY = EvmNodeDialect("chain", 1, 3)
 # texts of nodes that fail, which a contract could therefore imitate
@@ -29,7 +29,7 @@ WORDS = (
         (-32603, "VM Exception while processing transaction: reverted with reason string "),
     ],
 )
-def test_a_reverted_call_is_nobodys_fault_but_the_contracts(code: int, before: str, words: str):
+def test_revert_is_not_a_node_fault(code: int, before: str, words: str):
     refusal = RpcError(code, before + words)
     assert refusal.is_revert
     assert not FAMILY.is_node_fault(refusal)

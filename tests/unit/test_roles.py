@@ -15,7 +15,7 @@ from florin_server.rails.protocol import Rail
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
 
-from tests.support import evm_lab, solana_lab
+from tests.support import evm_harness, solana_rail_harness
 from tests.support.rail_roles import ROLES, find_role, list_members
 
 FOLDER = Path(rails.__file__).parent
@@ -38,14 +38,20 @@ class Nowhere:
 def evm(**changes: Any) -> EvmRail:
     treasury = EvmSigner(b"\x74" * 32)
     return EvmRail(
-        evm_lab.make_chain_settings(**changes), evm_lab.RELAYER, Nowhere(), treasury=treasury
+        evm_harness.make_chain_settings(**changes),
+        evm_harness.RELAYER,
+        Nowhere(),
+        treasury=treasury,
     )
 
 
 def solana(**changes: Any) -> SolanaRail:
     treasury = SolanaSigner(b"\x74" * 32)
     return SolanaRail(
-        solana_lab.make_chain_settings(**changes), solana_lab.RELAYER, Nowhere(), treasury=treasury
+        solana_rail_harness.make_chain_settings(**changes),
+        solana_rail_harness.RELAYER,
+        Nowhere(),
+        treasury=treasury,
     )
 
 

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 PAY = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)"
-TOLD = ["address", "uint256", "address", "uint256", "bytes32"]
+EVENT_TYPES = ["address", "uint256", "address", "uint256", "bytes32"]
 addresses = st.binary(min_size=20, max_size=20).map(lambda raw: "0x" + raw.hex())
 numbers = st.integers(min_value=0, max_value=2**256 - 1)
 pays = st.builds(
@@ -86,7 +86,8 @@ def paid_log(**changes):
             "0x" + "00" * 12 + "01" * 20,
             "0x" + "00" * 12 + "02" * 20,
         ],
-        "data": "0x" + encode(TOLD, ["0x" + "03" * 20, 500, "0x" + "04" * 20, 5, b"n" * 32]).hex(),
+        "data": "0x"
+        + encode(EVENT_TYPES, ["0x" + "03" * 20, 500, "0x" + "04" * 20, 5, b"n" * 32]).hex(),
         "blockNumber": "0x10",
         "blockHash": "0x" + "0b" * 32,
         "transactionHash": "0x" + "0c" * 32,

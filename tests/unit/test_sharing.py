@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from florin_server.app.home import SetupError
-from florin_server.app.processes.order import ChildConfig
+from florin_server.app.processes.child_config import ChildConfig
 from florin_server.app.processes.sharing import get_shared_store, require_same_shared
 from florin_server.settings import Settings
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 
 import pytest
-from florin_sandbox.simulation.knobs import InvalidSimulationConfig, SimulationConfig
+from florin_sandbox.simulation.config import InvalidSimulationConfig, SimulationConfig
 from florin_sandbox.simulation.population import (
     ABANDONING_BEHAVIORS,
     DAY_US,
@@ -20,7 +20,7 @@ from florin_sandbox.simulation.population import (
     BuyerBehavior,
     generate_plan,
 )
-from florin_sandbox.simulation.quiet import QuietLoop
+from florin_sandbox.simulation.quiet_loop import QuietLoop
 from florin_sandbox.simulation.rates import PriceWalk
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,7 +29,7 @@ from hypothesis import strategies as st
 pytestmark = pytest.mark.long
 
 BEGIN_US = 1_780_272_000 * SECOND_US
-KNOBS = st.builds(
+CONFIG = st.builds(
     SimulationConfig,
     seed=st.integers(0, 2**63 - 1),
     payments=st.integers(1, 300),
@@ -69,13 +69,13 @@ def test_impossible_simulation_is_refused_in_a_sentence(chosen, why):
     assert str(refused.value) == why
 
 
-@given(KNOBS)
-def test_a_population_is_whole_and_comes_within_its_days(knobs):
-    plan = generate_plan(knobs, BEGIN_US)
+@given(CONFIG)
+def test_a_population_is_whole_and_comes_within_its_days(config):
+    plan = generate_plan(config, BEGIN_US)
     orders = plan.orders
-    assert len(plan.merchants) == knobs.merchants
-    assert [order.number for order in orders] == list(range(knobs.payments))
-    assert all(0 <= order.at_us < knobs.days * DAY_US for order in orders)
+    assert len(plan.merchants) == config.merchants
+    assert [order.number for order in orders] == list(range(config.payments))
+    assert all(0 <= order.at_us < config.days * DAY_US for order in orders)
     assert list(orders) == sorted(orders, key=lambda order: order.at_us)
     assert all(50 <= order.cents <= 250_000 for order in orders)
     assert all(order.open_delay_s <= 300 and order.decision_delay_s <= 240 for order in orders)
@@ -84,7 +84,7 @@ def test_a_population_is_whole_and_comes_within_its_days(knobs):
     # a returning buyer has the same kind of wallet
     assert all(len(kinds) == 1 for kinds in purses(orders).values())
     for outage in plan.outages:
-        assert 0 < outage.start_us <= outage.end_us <= knobs.days * DAY_US
+        assert 0 < outage.start_us <= outage.end_us <= config.days * DAY_US
 
 
 def purses(orders):
@@ -94,29 +94,29 @@ def purses(orders):
     return results
 
 
-@given(KNOBS)
-def test_same_seed_draws_the_same_plan_and_another_seed_a_different_plan(knobs):
-    assert generate_plan(knobs, BEGIN_US) == generate_plan(knobs, BEGIN_US)
-    other = dataclasses.replace(knobs, seed=(knobs.seed + 1) % 2**63)
-    assert generate_plan(other, BEGIN_US).orders != generate_plan(knobs, BEGIN_US).orders
+@given(CONFIG)
+def test_same_seed_draws_the_same_plan_and_another_seed_a_different_plan(config):
+    assert generate_plan(config, BEGIN_US) == generate_plan(config, BEGIN_US)
+    other = dataclasses.replace(config, seed=(config.seed + 1) % 2**63)
+    assert generate_plan(other, BEGIN_US).orders != generate_plan(config, BEGIN_US).orders
 
 
 def test_planted_faults_do_not_change_the_orders():
-    knobs = SimulationConfig(payments=500)
-    calm = generate_plan(knobs, BEGIN_US)
+    config = SimulationConfig(payments=500)
+    calm = generate_plan(config, BEGIN_US)
     planted = generate_plan(
-        dataclasses.replace(knobs, slow_chain="evm", outage_minutes=60), BEGIN_US
+        dataclasses.replace(config, slow_chain="evm", outage_minutes=60), BEGIN_US
     )
     assert planted.orders == calm.orders
     assert (len(calm.outages), len(planted.outages)) == (0, 1)
 
 
 def test_shares_are_as_chosen_and_hours_as_busy_as_they_are():
-    knobs = SimulationConfig(payments=20_000, days=28, abandoners=0.3)
-    orders = generate_plan(knobs, BEGIN_US).orders
-    deeds = Counter(order.behavior for order in orders)
-    assert set(deeds) == set(BuyerBehavior)
-    left = sum(deeds[behavior] for behavior in ABANDONING_BEHAVIORS) / len(orders)
+    config = SimulationConfig(payments=20_000, days=28, abandoners=0.3)
+    orders = generate_plan(config, BEGIN_US).orders
+    counts = Counter(order.behavior for order in orders)
+    assert set(counts) == set(BuyerBehavior)
+    left = sum(counts[behavior] for behavior in ABANDONING_BEHAVIORS) / len(orders)
     assert left == pytest.approx(0.3, abs=0.02)
     moments = [
         datetime.fromtimestamp((BEGIN_US + order.at_us) / SECOND_US, UTC) for order in orders
@@ -132,8 +132,8 @@ def test_shares_are_as_chosen_and_hours_as_busy_as_they_are():
 
 
 def test_a_walk_is_the_same_however_often_it_is_looked_at_and_as_wide_as_chosen():
-    knobs, prices = SimulationConfig(days=28, volatility=4.0), {"USD": "2500.00", "EUR": "2300.00"}
-    walk, other = PriceWalk(knobs, prices), PriceWalk(knobs, prices)
+    config, prices = SimulationConfig(days=28, volatility=4.0), {"USD": "2500.00", "EUR": "2300.00"}
+    walk, other = PriceWalk(config, prices), PriceWalk(config, prices)
     days = range(300)
     later = [other.get_price("USD", day * DAY_US) for day in reversed(days)]
     result = [walk.get_price("USD", day * DAY_US) for day in days]
@@ -144,7 +144,7 @@ def test_a_walk_is_the_same_however_often_it_is_looked_at_and_as_wide_as_chosen(
     assert statistics.stdev(moves) == pytest.approx(0.04, rel=0.15)
     assert float(walk.get_price("EUR", DAY_US)) / 2300 != ends[1] / 2500
     assert (
-        PriceWalk(dataclasses.replace(knobs, seed=2), prices).get_price("USD", DAY_US) != result[1]
+        PriceWalk(dataclasses.replace(config, seed=2), prices).get_price("USD", DAY_US) != result[1]
     )
 
 

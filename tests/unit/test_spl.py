@@ -215,7 +215,7 @@ def test_a_transfer_of_coin():
 
 
 def test_nonce_account_is_created_at_its_seed_address():
-    instruction, begun = spl.create_nonce(PAYER, "florin:7", 1_447_680)
+    instruction, initialization = spl.create_nonce(PAYER, "florin:7", 1_447_680)
     place = spl.derive_nonce_address(PAYER, "florin:7")
     assert place == Pubkey.create_with_seed(PAYER, "florin:7", spl.SYSTEM)
     assert system_program.decode_create_account_with_seed(instruction) == {
@@ -227,7 +227,7 @@ def test_nonce_account_is_created_at_its_seed_address():
         "space": spl.NONCE_BYTES,
         "owner": spl.SYSTEM,
     }
-    assert system_program.decode_initialize_nonce_account(begun) == {
+    assert system_program.decode_initialize_nonce_account(initialization) == {
         "nonce_pubkey": place,
         "authority": PAYER,
     }

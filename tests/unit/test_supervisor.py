@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from florin_server.app.processes.backoff import RestartBackoff
 from florin_server.app.processes.child import SpawnedProcess
-from florin_server.app.processes.order import ChildConfig
+from florin_server.app.processes.child_config import ChildConfig
 from florin_server.app.processes.supervisor import (
     ProcessSupervisor,
     RestartPolicy,

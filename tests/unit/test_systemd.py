@@ -26,7 +26,7 @@ def test_state_is_sent_in_a_single_datagram(kind, tmp_path, monkeypatch):
         assert listener.recv(100) == b"STOPPING=1"
 
 
-@pytest.mark.parametrize("place", [None, "", "relative", "/nobody/listens/here"])
+@pytest.mark.parametrize("place", [None, "", "relative", "/no/such/socket"])
 def test_notify_works_without_a_listener(place, monkeypatch):
     monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
     if place is not None:

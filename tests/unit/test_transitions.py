@@ -25,7 +25,7 @@ from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEve
 from florin_server.domain.transitions import TransitionTable
 from sqlalchemy import Update
 
-from tests.support.nouns import import_parts
+from tests.support.server_modules import import_parts
 
 # the column of each table that has a state
 COLUMNS = {"chain_tx": "state", "payout": "status", "refund": "status"}

@@ -37,7 +37,7 @@ from florin_server.domain.webhooks.snapshot import (
 )
 from standardwebhooks import Webhook
 
-from tests.support.store_kit import LATER_US, make_payment
+from tests.support.store_factories import LATER_US, make_payment
 
 KEYS = WebhookKeys(bytes(range(32)), bytes(range(32, 64)))
 BODY = b'{"type":"payment.succeeded"}'

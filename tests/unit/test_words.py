@@ -19,7 +19,11 @@ def test_public_class_names_are_unique_in_each_package():
 
 
 @pytest.mark.parametrize(
-    "code", ["told = 1", "def f(told): ...", "x.told", "f(told=1)", "def told(): ..."]
+    "code",
+    [
+        *("told = 1", "def f(told): ...", "x.told", "f(told=1)", "def told(): ..."),
+        *("TOLD = 1", "class Told: ...", "x._told"),
+    ],
 )
 def test_every_use_of_a_name_counts(code):
     assert list(words.names_in(ast.parse(code))).count("told") == 1
@@ -36,4 +40,17 @@ def test_higher_word_count_is_reported_with_its_replacement(monkeypatch):
     (problem,) = words.grown({"names of tests": {"told": 4}})
     assert problem == (
         "names of tests: told occurs 4 times, 3 are allowed; write message, report, detail"
+    )
+
+
+def test_no_module_has_a_name_of_the_old_dialect():
+    modules = [path for area in words.CODE for path in words.python_files(area)]
+    assert words.module_problems(modules) == []
+
+
+def test_module_with_an_old_word_in_its_name_is_reported():
+    (problem,) = words.module_problems([words.ROOT / "tests/unit/test_settler_told.py"])
+    assert problem == (
+        "tests/unit/test_settler_told.py: told is banned in names of modules; "
+        "write message, report, detail"
     )

@@ -16,7 +16,7 @@ from grpc_rest_gateway.fieldpaths import to_json_path
 from grpc_status import rpc_status
 
 from tests.support.api import grpc_metadata
-from tests.support.desk import CREATE, ORDER, ServiceHarness, call_refused, open_service
+from tests.support.service_harness import CREATE, ORDER, ServiceHarness, call_refused, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from florin_server.settings import LimitSettings
 
-from tests.support.desk import CREATE, ORDER, PartnerTenant, ServiceHarness, open_service
+from tests.support.service_harness import CREATE, ORDER, PartnerTenant, ServiceHarness, open_service
 from tests.support.until import wait_until
 
 BACK_S = 7200

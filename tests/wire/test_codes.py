@@ -16,14 +16,14 @@ from florin_server.domain.versions import NEWEST_STABLE_VERSION
 from florin_server.money.payments.store import payments
 
 from tests.support.api import to_api_call_error
-from tests.support.desk import DEPLOYED, ORDER, ServiceHarness, open_service
 from tests.support.service import NO_LIMITS
+from tests.support.service_harness import DEPLOYED, ORDER, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 Refusal = tuple[int, str]
 Scene = Callable[[ServiceHarness], Awaitable[Refusal]]
 SCENES: dict[ErrorCode, list[Scene]] = {}
-NOBODY = "pay_" + "0" * 27
+UNKNOWN_PAYMENT = "pay_" + "0" * 27
 PREVIEW = "2026-02-19.preview"
 BLOCKED = EvmTestWallet()
 CANCELS = 3
@@ -105,12 +105,14 @@ async def _body(desk: ServiceHarness) -> Refusal:
 
 @raises(ErrorCode.PAYMENT_NOT_FOUND)
 async def _no_payment(desk: ServiceHarness) -> Refusal:
-    return await get_refusal(desk, "GET", side(NOBODY), desk.rest.wallet)
+    return await get_refusal(desk, "GET", side(UNKNOWN_PAYMENT), desk.rest.wallet)
 
 
 @raises(ErrorCode.PAYMENT_NOT_FOUND)
 async def _no_payment_to_refund(desk: ServiceHarness) -> Refusal:
-    return await get_refusal(desk, "POST", "/v1/refunds", desk.rest.merchant, {"paymentId": NOBODY})
+    return await get_refusal(
+        desk, "POST", "/v1/refunds", desk.rest.merchant, {"paymentId": UNKNOWN_PAYMENT}
+    )
 
 
 @raises(ErrorCode.IDEMPOTENCY_CONFLICT)
@@ -151,7 +153,7 @@ async def _broken(desk: ServiceHarness) -> Refusal:
 @raises(ErrorCode.INVALID_API_KEY)
 async def _bad_key(desk: ServiceHarness) -> Refusal:
     headers = {**desk.rest.merchant, "Api-Key": desk.unstored_key()}
-    return await get_refusal(desk, "GET", f"/v1/payments/{NOBODY}", headers)
+    return await get_refusal(desk, "GET", f"/v1/payments/{UNKNOWN_PAYMENT}", headers)
 
 
 @raises(ErrorCode.UNAUTHORIZED)
@@ -169,7 +171,7 @@ async def _wallet_as_merchant(desk: ServiceHarness) -> Refusal:
 @raises(ErrorCode.MISSING_API_KEY)
 async def _no_key(desk: ServiceHarness) -> Refusal:
     headers = {"Merchant-Id": desk.rest.merchant["Merchant-Id"]}
-    return await get_refusal(desk, "GET", f"/v1/payments/{NOBODY}", headers)
+    return await get_refusal(desk, "GET", f"/v1/payments/{UNKNOWN_PAYMENT}", headers)
 
 
 @raises(ErrorCode.MISSING_MERCHANT_API_KEY)
@@ -185,7 +187,7 @@ async def _no_merchant(desk: ServiceHarness) -> Refusal:
 
 @raises(ErrorCode.HEADER_NOT_ASCII)
 async def _not_ascii(desk: ServiceHarness) -> Refusal:
-    request = f"GET {side(NOBODY)} HTTP/1.1\r\nHost: x\r\nApi-Key: caf\xe9\r\n\r\n"
+    request = f"GET {side(UNKNOWN_PAYMENT)} HTTP/1.1\r\nHost: x\r\nApi-Key: caf\xe9\r\n\r\n"
     status, _, body = await desk.send_raw(request.encode("latin-1"))
     return status, body["code"]
 
@@ -193,48 +195,52 @@ async def _not_ascii(desk: ServiceHarness) -> Refusal:
 @raises(ErrorCode.NOT_SANDBOX_API_KEY)
 async def _live_key(desk: ServiceHarness) -> Refusal:
     live = await desk.tenant(live=True)
-    path = f"/v1/sandbox/payments/{NOBODY}/simulate"
+    path = f"/v1/sandbox/payments/{UNKNOWN_PAYMENT}/simulate"
     return await get_refusal(desk, "POST", path, live.headers, {"outcome": "failed"})
 
 
 @raises(ErrorCode.MISSING_APP_ID)
 async def _no_app(desk: ServiceHarness) -> Refusal:
-    return await get_refusal(desk, "GET", side(NOBODY), {"Client-Id": "c"})
+    return await get_refusal(desk, "GET", side(UNKNOWN_PAYMENT), {"Client-Id": "c"})
 
 
 @raises(ErrorCode.MISSING_CLIENT_ID)
 async def _no_client(desk: ServiceHarness) -> Refusal:
-    return await get_refusal(desk, "GET", side(NOBODY), {"App-Id": desk.env["FLORIN_APP_ID"]})
+    return await get_refusal(
+        desk, "GET", side(UNKNOWN_PAYMENT), {"App-Id": desk.env["FLORIN_APP_ID"]}
+    )
 
 
 @raises(ErrorCode.INVALID_APP_ID)
 async def _bad_app(desk: ServiceHarness) -> Refusal:
-    return await get_refusal(desk, "GET", side(NOBODY), {"App-Id": "app_unknown", "Client-Id": "c"})
+    return await get_refusal(
+        desk, "GET", side(UNKNOWN_PAYMENT), {"App-Id": "app_unknown", "Client-Id": "c"}
+    )
 
 
 @raises(ErrorCode.CONFLICTING_AUTH_HEADERS)
 async def _both(desk: ServiceHarness) -> Refusal:
     headers = {**desk.rest.wallet, "Api-Key": desk.rest.merchant["Api-Key"]}
-    return await get_refusal(desk, "GET", side(NOBODY), headers)
+    return await get_refusal(desk, "GET", side(UNKNOWN_PAYMENT), headers)
 
 
 @raises(ErrorCode.MISSING_AUTH_HEADERS)
 async def _neither(desk: ServiceHarness) -> Refusal:
-    return await get_refusal(desk, "GET", side(NOBODY))
+    return await get_refusal(desk, "GET", side(UNKNOWN_PAYMENT))
 
 
 # versions
 @raises(ErrorCode.INVALID_API_VERSION)
 async def _no_version(desk: ServiceHarness) -> Refusal:
     return await get_refusal(
-        desk, "GET", side(NOBODY), {**desk.rest.wallet, "Pay-Version": "newest"}
+        desk, "GET", side(UNKNOWN_PAYMENT), {**desk.rest.wallet, "Pay-Version": "newest"}
     )
 
 
 @raises(ErrorCode.UNKNOWN_API_VERSION)
 async def _unpublished(desk: ServiceHarness) -> Refusal:
     return await get_refusal(
-        desk, "GET", side(NOBODY), {**desk.rest.wallet, "Pay-Version": "2020-01-01"}
+        desk, "GET", side(UNKNOWN_PAYMENT), {**desk.rest.wallet, "Pay-Version": "2020-01-01"}
     )
 
 
@@ -242,7 +248,7 @@ async def _unpublished(desk: ServiceHarness) -> Refusal:
 async def _downgrade(desk: ServiceHarness) -> Refusal:
     app = await desk.wallet_app(pin=PREVIEW)
     return await get_refusal(
-        desk, "GET", side(NOBODY), {**app, "Pay-Version": NEWEST_STABLE_VERSION}
+        desk, "GET", side(UNKNOWN_PAYMENT), {**app, "Pay-Version": NEWEST_STABLE_VERSION}
     )
 
 

@@ -17,7 +17,7 @@ from florin.v1 import (
 )
 
 from tests.support.api import grpc_metadata, to_api_call_error
-from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant
+from tests.support.service_harness import DEPLOYED, ORDER, SPEC, PartnerTenant
 
 PASS = (200, "")
 UNKNOWN = (404, "payment_not_found")

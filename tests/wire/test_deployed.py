@@ -11,8 +11,8 @@ import pytest
 from florin_server.web.openapi import DOCUMENT_PATH
 from florin_server.web.openapi.examples import find_operation, read_exchanges
 
-from tests.support.deployed import OPERATIONS, list_differences, list_faults, parse_type
-from tests.support.shapes import resolve_schema
+from tests.support.deployed_api import OPERATIONS, list_differences, list_faults, parse_type
+from tests.support.json_shapes import resolve_schema
 
 GOLDEN = Path(__file__).parent / "golden"
 OURS = json.loads(DOCUMENT_PATH.read_text())
@@ -30,7 +30,7 @@ WIDER = {
 }
 # parameters and members that are optional here
 OPTIONAL = {
-    ("POST /v1/payments", "referenceId"): "a deployed till leaves it out",
+    ("POST /v1/payments", "referenceId"): "a deployed pos leaves it out",
     ("POST /v1/gateway/payment/{}/fetch", "data"): "absent stands for the only build action",
 }
 # members that are accepted and ignored

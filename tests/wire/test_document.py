@@ -18,13 +18,13 @@ from florin_server.web.openapi.refusals import DEPLOYED_ONLY
 from google.api import annotations_pb2
 from grpc_rest_gateway.openapi import ProtoComments
 
-from tests.support.shapes import list_undocumented, resolve_schema
+from tests.support.json_shapes import list_undocumented, resolve_schema
 
 GOLDEN = Path(__file__).parent / "golden"
-TOLD: dict[str, Any] = json.loads(DOCUMENT_PATH.read_text())
+DOCUMENT: dict[str, Any] = json.loads(DOCUMENT_PATH.read_text())
 OPERATIONS = {
     operation["operationId"]: operation
-    for operations in TOLD["paths"].values()
+    for operations in DOCUMENT["paths"].values()
     for operation in operations.values()
 }
 # codes for the operator only, and codes of no operation under /v1
@@ -42,7 +42,7 @@ ANSWERS = [(p, e) for p in ("spec", "deployed") for e in read_exchanges(GOLDEN, 
 
 def validator(schema: dict[str, Any]) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator(
-        {**schema, "components": TOLD["components"]}, validate_formats=True
+        {**schema, "components": DOCUMENT["components"]}, validate_formats=True
     )
 
 
@@ -60,13 +60,13 @@ def contents(operation: dict[str, Any]) -> Any:
     if "requestBody" in operation:
         yield "request", operation["requestBody"]["content"]["application/json"]
     for status, answer in operation["responses"].items():
-        for kind, content in resolve_schema(TOLD, answer).get("content", {}).items():
+        for kind, content in resolve_schema(DOCUMENT, answer).get("content", {}).items():
             if kind == "application/json":
                 yield status, content
 
 
 def codes_of(operation: dict[str, Any], status: str) -> set[str]:
-    answer = resolve_schema(TOLD, operation["responses"][status])
+    answer = resolve_schema(DOCUMENT, operation["responses"][status])
     schema = answer["content"]["application/json"]["schema"]
     return set(schema["allOf"][1]["properties"]["code"]["enum"])
 
@@ -81,19 +81,19 @@ def test_every_route_of_every_rpc_is_in_it():
                     routes.add((kind, re.sub(r"\{.*?\}", "{}", getattr(item, kind))))
     result = {
         (verb, re.sub(r"\{.*?\}", "{}", path))
-        for path, operations in TOLD["paths"].items()
+        for path, operations in DOCUMENT["paths"].items()
         for verb in operations
         if path.startswith("/v1/")
     }
     assert result == routes
     assert {"/versions", "/spec/{version}/openapi.json", "/healthz", "/readyz"} <= set(
-        TOLD["paths"]
+        DOCUMENT["paths"]
     )
 
 
 def test_every_operation_has_a_summary_tags_and_a_success_response():
-    tags = {tag["name"] for tag in TOLD["tags"]}
-    assert len(OPERATIONS) == sum(len(o) for o in TOLD["paths"].values())
+    tags = {tag["name"] for tag in DOCUMENT["tags"]}
+    assert len(OPERATIONS) == sum(len(o) for o in DOCUMENT["paths"].values())
     for name, operation in OPERATIONS.items():
         assert operation["summary"], name
         assert set(operation["tags"]) <= tags, name
@@ -104,12 +104,12 @@ def test_every_operation_has_a_summary_tags_and_a_success_response():
 
 
 def test_every_part_that_is_named_exists_and_is_used():
-    named = {p["$ref"] for p in parts(TOLD) if isinstance(p.get("$ref"), str)}
+    named = {p["$ref"] for p in parts(DOCUMENT) if isinstance(p.get("$ref"), str)}
     for reference in named:
-        assert resolve_schema(TOLD, {"$ref": reference})
+        assert resolve_schema(DOCUMENT, {"$ref": reference})
     existing = {
         f"#/components/{kind}/{n}"
-        for kind, component in TOLD["components"].items()
+        for kind, component in DOCUMENT["components"].items()
         for n in component
     }
     schemes = {s for o in OPERATIONS.values() for item in o["security"] for s in item}
@@ -120,21 +120,21 @@ def test_every_part_that_is_named_exists_and_is_used():
 
 
 def test_every_variable_of_a_path_is_a_parameter():
-    for path, operations in TOLD["paths"].items():
+    for path, operations in DOCUMENT["paths"].items():
         for operation in operations.values():
-            sent = [resolve_schema(TOLD, p) for p in operation.get("parameters", [])]
+            sent = [resolve_schema(DOCUMENT, p) for p in operation.get("parameters", [])]
             names = [p["name"] for p in sent if p["in"] == "path"]
             assert sorted(names) == sorted(re.findall(r"\{(.*?)\}", path))
             assert len({(p["in"], p["name"]) for p in sent}) == len(sent)
 
 
 def test_every_schema_is_valid_and_described():
-    for name, schema in TOLD["components"]["schemas"].items():
+    for name, schema in DOCUMENT["components"]["schemas"].items():
         jsonschema_rs.meta.validate(schema)
         assert schema["description"], name
     for operation in OPERATIONS.values():
         for parameter in operation.get("parameters", []):
-            schema = resolve_schema(TOLD, parameter)["schema"]
+            schema = resolve_schema(DOCUMENT, parameter)["schema"]
             jsonschema_rs.meta.validate(schema)
             if "default" in schema:
                 validator(schema).validate(schema["default"])
@@ -149,7 +149,7 @@ def test_every_example_fits():
                 count += 1
                 validator(content["schema"]).validate(example)
                 if where != "request":
-                    assert list_undocumented(TOLD, content["schema"], example) == []
+                    assert list_undocumented(DOCUMENT, content["schema"], example) == []
                 assert "<" not in json.dumps(example)
     assert count > 50
 
@@ -162,18 +162,18 @@ def test_every_example_fits():
     ],
 )
 def test_every_recorded_response_is_documented(profile, exchange):
-    operation = find_operation(TOLD["paths"], exchange)
+    operation = find_operation(DOCUMENT["paths"], exchange)
     assert operation is not None, exchange.path
-    answer = resolve_schema(TOLD, operation["responses"][str(exchange.status)])
+    answer = resolve_schema(DOCUMENT, operation["responses"][str(exchange.status)])
     schema = answer["content"]["application/json"]["schema"]
     validator(schema).validate(exchange.body)
-    assert list_undocumented(TOLD, schema, exchange.body) == []
+    assert list_undocumented(DOCUMENT, schema, exchange.body) == []
     code = exchange.body.get("code")
     assert profile == "deployed" or code not in DEPLOYED_ONLY
 
 
 def test_error_details_have_the_same_form_in_responses_document_and_protos():
-    schema = TOLD["components"]["schemas"]["Error"]["properties"]["details"]
+    schema = DOCUMENT["components"]["schemas"]["Error"]["properties"]["details"]
     assert schema["properties"].keys() == ERROR_DETAILS.keys()
     assert {part["type"] for part in schema["properties"].values()} == {"string"}
     assert schema["additionalProperties"] == {"type": "string"}
@@ -191,11 +191,11 @@ def test_every_error_code_is_documented_at_an_operation():
             codes_of(operation, status)
             for operation in OPERATIONS.values()
             for status, answer in operation["responses"].items()
-            if status >= "400" and "allOf" in json.dumps(resolve_schema(TOLD, answer))
+            if status >= "400" and "allOf" in json.dumps(resolve_schema(DOCUMENT, answer))
         )
     )
     assert result == set(ERROR_SPECS) - ELSEWHERE
-    assert set(TOLD["components"]["schemas"]["Error"]["properties"]["code"]["enum"]) == set(
+    assert set(DOCUMENT["components"]["schemas"]["Error"]["properties"]["code"]["enum"]) == set(
         ERROR_SPECS
     )
 
@@ -219,7 +219,7 @@ def test_codes_of_the_deployed_profile_are_marked():
     marked = 0
     for operation in OPERATIONS.values():
         for status, answer in operation["responses"].items():
-            text = resolve_schema(TOLD, answer)["description"]
+            text = resolve_schema(DOCUMENT, answer)["description"]
             for code in DEPLOYED_ONLY & (
                 codes_of(operation, status) if "Errors:" in text else set()
             ):
@@ -236,7 +236,7 @@ def test_each_family_has_its_credentials():
             families[f"{service.name}_{method.name}"] = rule.family
     for name, operation in OPERATIONS.items():
         family = families.get(name.removesuffix("_2"))
-        sent = [resolve_schema(TOLD, p) for p in operation.get("parameters", [])]
+        sent = [resolve_schema(DOCUMENT, p) for p in operation.get("parameters", [])]
         merchant = [p for p in sent if p["name"] == "Merchant-Id"]
         assert bool(merchant) is (family == access_pb2.CALLER_FAMILY_PAYMENTS), name
         assert all(p["required"] for p in merchant)
@@ -250,7 +250,7 @@ def test_each_family_has_its_credentials():
 
 
 def test_comments_are_read_from_a_descriptor_image():
-    assert TOLD["components"]["schemas"]["PaymentStatus"]["description"].startswith(
+    assert DOCUMENT["components"]["schemas"]["PaymentStatus"]["description"].startswith(
         "Status of a payment."
     )
     assert ProtoComments() == {}

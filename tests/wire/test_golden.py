@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import ORDER, PaymentOffer, ServiceHarness
 from tests.support.golden import PROFILES, compare_golden, mask_hashes
-from tests.support.states import CHECKOUT, STATES, create_payment_per_state
+from tests.support.payment_states import CHECKOUT, STATES, create_payment_per_state
+from tests.support.service_harness import ORDER, PaymentOffer, ServiceHarness
 
 LAPSED = "2027-01-15T08:06:50"
 

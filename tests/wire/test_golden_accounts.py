@@ -15,8 +15,8 @@ from florin_server.accounts.store import destinations
 from florin_server.domain.payments.payment import BankAccount
 
 from tests.support.accounts import CAFE
-from tests.support.desk import PartnerTenant, ServiceHarness
 from tests.support.golden import PROFILES, compare_golden
+from tests.support.service_harness import PartnerTenant, ServiceHarness
 
 NEVER = "mrch_00000000000000000"
 ETHER = "eip155:1/slip44:60"

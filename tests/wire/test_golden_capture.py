@@ -9,8 +9,8 @@ import pytest
 import pytest_asyncio
 
 from tests.support.capture import submit_form
-from tests.support.desk import ORDER, ServiceHarness, open_service
 from tests.support.golden import PROFILES, compare_golden, mask_hashes
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

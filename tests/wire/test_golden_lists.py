@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import DEPLOYED, SPEC, PaymentOffer, ServiceHarness, open_service
 from tests.support.golden import mask_hashes
+from tests.support.service_harness import DEPLOYED, SPEC, PaymentOffer, ServiceHarness, open_service
 from tests.support.until import wait_until
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.desk import ORDER, ServiceHarness
 from tests.support.golden import PROFILES, compare_golden
+from tests.support.service_harness import ORDER, ServiceHarness
 
 OUTCOMES = ("succeeded", "failed", "expired", "cancelled", "stall")
 

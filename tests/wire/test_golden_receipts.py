@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import PaymentOffer
 from tests.support.golden import PROFILES, compare_golden
+from tests.support.service_harness import PaymentOffer
 
 MOMENT = "2027-01-15T08:00:30.000Z"
 

@@ -11,8 +11,8 @@ import pytest
 import pytest_asyncio
 from florin_server.app.servers import gateway
 
-from tests.support.desk import ORDER, PAY_URL, ServiceHarness
-from tests.support.raw import open_raw_socket
+from tests.support.raw_http import open_raw_socket
+from tests.support.service_harness import ORDER, PAY_URL, ServiceHarness
 
 PARAMS = "invalid_params"
 ALLOWED = """

@@ -14,8 +14,8 @@ import random
 
 import pytest
 
-from tests.support.desk import ORDER
-from tests.support.raw import RawResponse, RawSocket, open_raw_socket, read_response
+from tests.support.raw_http import RawResponse, RawSocket, open_raw_socket, read_response
+from tests.support.service_harness import ORDER
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

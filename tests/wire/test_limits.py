@@ -15,8 +15,14 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from tests.support.api import grpc_metadata, to_api_call_error
-from tests.support.desk import ORDER, PartnerTenant, ServiceHarness, ServiceResponse, open_service
-from tests.support.held_answers import wait_no_open_responses
+from tests.support.open_responses import wait_no_open_responses
+from tests.support.service_harness import (
+    ORDER,
+    PartnerTenant,
+    ServiceHarness,
+    ServiceResponse,
+    open_service,
+)
 
 LIMITED = (429, "rate_limited")
 LONG = "maxPollMs=600000"

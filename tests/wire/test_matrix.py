@@ -15,7 +15,7 @@ from florin.v1 import access_pb2
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
 
 from tests.support.calls import PASS, VALID_CALLS, CallRequest, PublicCall, list_public_calls
-from tests.support.desk import DEPLOYED, SPEC, PartnerTenant, ServiceHarness
+from tests.support.service_harness import DEPLOYED, SPEC, PartnerTenant, ServiceHarness
 
 CALLS = list(list_public_calls())
 PREVIEW = "2026-02-19.preview"

@@ -12,7 +12,7 @@ from florin_server.domain.errors import ApiError
 from google.rpc import code_pb2, error_details_pb2, status_pb2
 
 from tests.support.api import to_api_call_error
-from tests.support.desk import ServiceHarness
+from tests.support.service_harness import ServiceHarness
 
 UNKNOWN = (404, "payment_not_found")
 PARAMS, NOT_ASCII = (400, "invalid_params"), (400, "header_not_ascii")

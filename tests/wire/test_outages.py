@@ -15,7 +15,7 @@ from grpc_status import rpc_status
 
 from tests.support.api import grpc_metadata, to_api_call_error
 from tests.support.calls import CallRequest, PublicCall, list_public_calls
-from tests.support.desk import (
+from tests.support.service_harness import (
     DEPLOYED,
     ORDER,
     SPEC,
@@ -24,7 +24,7 @@ from tests.support.desk import (
     ServiceResponse,
     open_service,
 )
-from tests.support.store_kit import run_pragma
+from tests.support.store_factories import run_pragma
 from tests.support.until import wait_until
 
 DOWN, RELAYED = (503, "internal_error"), (502, "bad_gateway")

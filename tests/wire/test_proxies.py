@@ -19,8 +19,8 @@ from florin.v1 import gateway_pb2_grpc, payment_pb2
 from florin_server.settings import LimitSettings
 
 from tests.support.api import to_api_call_error
-from tests.support.desk import ORDER, open_service
-from tests.support.raw import open_raw_socket, read_response
+from tests.support.raw_http import open_raw_socket, read_response
+from tests.support.service_harness import ORDER, open_service
 
 TRUSTED = (ip_network("127.0.0.1/32"),)
 FRONT, STRANGER = "127.0.0.1", "127.0.0.66"
@@ -198,6 +198,6 @@ async def test_proxy_protocol_sets_the_caller_address(shop, payment_id):
         assert await get_status(b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0") == 200
         # a trusted proxy without the line, or an untrusted one with it, speaks no HTTP
         assert await get_status(b"") is None
-        assert await get_status(b"PROXY TCP4 nobody\r\n") is None
+        assert await get_status(b"PROXY TCP4 invalid\r\n") is None
         assert await get_status(line(3), STRANGER) == 400
         assert await get_status(b"", STRANGER) == 200

@@ -10,8 +10,8 @@ import json
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import ORDER, ServiceHarness
-from tests.support.raw import RawResponse, RawSocket, open_raw_socket, parse_response
+from tests.support.raw_http import RawResponse, RawSocket, open_raw_socket, parse_response
+from tests.support.service_harness import ORDER, ServiceHarness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

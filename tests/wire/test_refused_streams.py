@@ -15,8 +15,8 @@ from florin_server.api.server.auth import Authenticator
 from florin_server.base.topics import Topic
 
 from tests.support.api import grpc_metadata
-from tests.support.desk import CREATE, ORDER, PartnerTenant, ServiceHarness, open_service
-from tests.support.held_answers import wait_no_open_responses
+from tests.support.open_responses import wait_no_open_responses
+from tests.support.service_harness import CREATE, ORDER, PartnerTenant, ServiceHarness, open_service
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -10,7 +10,7 @@ import pytest_asyncio
 from florin.v1 import merchant_pb2_grpc, payment_pb2
 
 from tests.support.api import to_api_call_error
-from tests.support.desk import DEPLOYED, ORDER, SPEC, ServiceHarness, open_service
+from tests.support.service_harness import DEPLOYED, ORDER, SPEC, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -20,9 +20,13 @@ from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.db.engine.store import Store
 
 from tests.support.calls import CallRequest, PublicCall, list_public_calls
-from tests.support.desk import DEPLOYED, SPEC, PartnerTenant, ServiceHarness
+from tests.support.service_harness import DEPLOYED, SPEC, PartnerTenant, ServiceHarness
 
-NOBODY = {"payment_id": "pay_" + "0" * 27, "merchant_id": "mrch_" + "0" * 17, "id": "crypto_none"}
+UNKNOWN_IDS = {
+    "payment_id": "pay_" + "0" * 27,
+    "merchant_id": "mrch_" + "0" * 17,
+    "id": "crypto_none",
+}
 CALLS = [call for call in list_public_calls() if call.verb and call.good.unknown]
 OTHER_TENANT, OTHER_MODE = "another tenant", "another mode"
 # wallets serve every tenant of their mode, and a live key in the sandbox is refused before any
@@ -54,24 +58,24 @@ async def tenants(desk) -> dict[str, PartnerTenant]:
 def statements(monkeypatch, desk) -> list[str]:
     """Record the statements of calls, in order, without those of workers."""
     requests: list[str] = []
-    query, survey, workers = SqliteConnection.query, Store.scan, desk.service.workers.tasks
+    query, scan, workers = SqliteConnection.query, Store.scan, desk.service.workers.tasks
     notify = Notifier.notify
-    surveyed_by: ContextVar[asyncio.Task[object] | None] = ContextVar("surveyed_by")
+    scanned_by: ContextVar[asyncio.Task[object] | None] = ContextVar("scanned_by")
 
-    async def begun(self, op):
-        surveyed_by.set(asyncio.current_task())
-        return await survey(self, op)
+    async def scan_in_task(self, op):
+        scanned_by.set(asyncio.current_task())
+        return await scan(self, op)
 
     def noted(self, item):
         try:
             asking = asyncio.current_task()
-        except RuntimeError:  # a survey has a thread of its own
-            asking = surveyed_by.get()
+        except RuntimeError:  # a scan has a thread of its own
+            asking = scanned_by.get()
         if asking not in workers:
             requests.append(item.statement.sqlite.sql)
         return query(self, item)
 
-    monkeypatch.setattr(Store, "scan", begun)
+    monkeypatch.setattr(Store, "scan", scan_in_task)
     monkeypatch.setattr(SqliteConnection, "query", noted)
     # the tenants are new: after a worker's notification, credentials would be read again
     monkeypatch.setattr(
@@ -90,12 +94,12 @@ def during(requests: list[str]) -> Iterator[list[str]]:
     results.extend(requests)
 
 
-def _nobodys(request: CallRequest) -> CallRequest:
+def _make_unknown(request: CallRequest) -> CallRequest:
     """Return the request for an object that never existed."""
     body = request.body
     if isinstance(body, dict) and "paymentId" in body:
-        body = {**body, "paymentId": NOBODY["payment_id"]}
-    return CallRequest({name: NOBODY[name] for name in request.path}, body)
+        body = {**body, "paymentId": UNKNOWN_IDS["payment_id"]}
+    return CallRequest({name: UNKNOWN_IDS[name] for name in request.path}, body)
 
 
 @pytest.mark.parametrize("profile", [SPEC, DEPLOYED], ids=["spec", "deployed"])
@@ -105,14 +109,14 @@ async def test_foreign_id_gets_the_same_response_as_an_unknown_id(
 ):
     wallets = call.rule.family == access_pb2.CALLER_FAMILY_GATEWAY
     theirs = await call.good.make(desk, tenants["owner"])
-    nobodys = _nobodys(theirs)
+    unknown = _make_unknown(theirs)
     credential = tenants[who].headers
     if wallets:
         credential = await desk.wallet_app(live=True)
     headers = {**credential, **profile, "Request-Id": "same"}
     expected = call.good.foreign(deployed=profile is DEPLOYED)
     seen = []
-    for turn, request in enumerate((nobodys, theirs, nobodys, theirs)):
+    for turn, request in enumerate((unknown, theirs, unknown, theirs)):
         # a new key, so that nothing is repeated; its length is the same each time
         sent = {**headers, "Idempotency-Key": f"{call.name}-{who}-{turn}"[-64:]}
         with during(statements) as requests:
@@ -152,7 +156,7 @@ async def test_a_settlement_of_another_merchant_of_ones_own_is_unknown_too(
     mine = {**theirs.path, "merchant_id": owner.merchant.id}
     headers = {**owner.headers, "Request-Id": "same"}
     seen = []
-    for settlement in (NOBODY["id"], theirs.path["id"]) * 2:
+    for settlement in (UNKNOWN_IDS["id"], theirs.path["id"]) * 2:
         request = replace(theirs, path={**mine, "id": settlement})
         with during(statements) as requests:
             answer = await _ask(desk, call, request, headers)

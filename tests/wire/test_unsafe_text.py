@@ -29,7 +29,7 @@ from google.protobuf.message_factory import GetMessageClass
 from tests.support.api import grpc_metadata
 from tests.support.calls import CallRequest, PublicCall, list_public_calls
 from tests.support.console import ConsoleUser
-from tests.support.desk import PartnerTenant, ServiceHarness, open_service
+from tests.support.service_harness import PartnerTenant, ServiceHarness, open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -167,7 +167,7 @@ async def test_control_character_in_any_field_of_the_operator_is_refused_or_harm
 def rest_requests(
     call: PublicCall, request: CallRequest, path: Path, text: str
 ) -> Iterator[tuple[str, Any]]:
-    """Yield path and body of a route in which one field holds a text, as far as REST has it."""
+    """Yield path and body of a route in which one field holds a text, if REST has the field."""
     top, place = path[0], call.template
     variables = {**dict(request.path)}
     if f"{{{top.name}}}" in place:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from tests.support.desk import DEPLOYED, ORDER
 from tests.support.service import wait_open_responses
+from tests.support.service_harness import DEPLOYED, ORDER
 
 LONG = "maxPollMs=600000"
 

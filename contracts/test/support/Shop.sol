@@ -275,11 +275,11 @@ contract Shop is Routes {
 
     function _count(uint256 paid) private {
         Cheats.Log[] memory logs = cheats.getRecordedLogs();
-        uint256 told;
+        uint256 count;
         for (uint256 i = 0; i < logs.length; ++i) {
-            if (logs[i].emitter == address(settler) && logs[i].topics[0] == PaySettler.Paid.selector) ++told;
+            if (logs[i].emitter == address(settler) && logs[i].topics[0] == PaySettler.Paid.selector) ++count;
         }
-        require(told == paid, "events and payments differ");
+        require(count == paid, "events and payments differ");
         settled += paid;
     }
 

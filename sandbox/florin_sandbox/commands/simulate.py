@@ -22,10 +22,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from florin_sandbox.devnet.errors import DevChainError
-from florin_sandbox.simulation.knobs import InvalidSimulationConfig, SimulationConfig
+from florin_sandbox.simulation.config import InvalidSimulationConfig, SimulationConfig
 from florin_sandbox.simulation.report import SimulationReport
 from florin_sandbox.simulation.run import SimulationProgress, SimulationResult, simulate
-from florin_sandbox.simulation.story import ScenarioStuck
+from florin_sandbox.simulation.scenario import ScenarioStuck
 
 _FAILED = "Not simulated"
 # the number of progress lines in JSON output
@@ -38,7 +38,7 @@ def run_simulation(
 ) -> None:
     """Run a simulation; end the program if it cannot run, or its final check fails."""
     try:
-        knobs = SimulationConfig(**options)
+        config = SimulationConfig(**options)
     except InvalidSimulationConfig as error:
         fail(_FAILED, error, 2)
     settings = get_settings(overrides)
@@ -47,7 +47,7 @@ def run_simulation(
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         shown = _simulate_as_json if as_json else _simulate_with_bar
-        result = shown(settings, knobs, begin.date() if begin else None)
+        result = shown(settings, config, begin.date() if begin else None)
     except (SetupError, StoreError, DevChainError, OSError) as error:
         fail(_FAILED, error)
     except ScenarioStuck as error:
@@ -62,7 +62,7 @@ def run_simulation(
 
 
 def _simulate_as_json(
-    settings: Settings, knobs: SimulationConfig, first_day: date | None
+    settings: Settings, config: SimulationConfig, first_day: date | None
 ) -> SimulationResult:
     """Simulate, and print progress and result as lines of JSON."""
     last = -1
@@ -74,7 +74,7 @@ def _simulate_as_json(
             last = step
             _print_line({"done": moment.done, "of": moment.total, "nowUs": moment.now_us})
 
-    result = simulate(settings, knobs, tell, first_day=first_day)
+    result = simulate(settings, config, tell, first_day=first_day)
     _print_line(
         {
             "beginUs": result.begin_us,
@@ -93,7 +93,7 @@ def _print_line(values: dict[str, Any]) -> None:
 
 
 def _simulate_with_bar(
-    settings: Settings, knobs: SimulationConfig, first_day: date | None
+    settings: Settings, config: SimulationConfig, first_day: date | None
 ) -> SimulationResult:
     columns = TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn()
     # a redrawn bar makes sense on terminals only
@@ -103,7 +103,7 @@ def _simulate_with_bar(
         console=stderr_console,
         disable=not stderr_console.is_terminal,
     )
-    task = bar.add_task("Payments", total=knobs.payments)
+    task = bar.add_task("Payments", total=config.payments)
 
     def tell(moment: SimulationProgress) -> None:
         # start late: a refusal comes before the first progress
@@ -111,7 +111,7 @@ def _simulate_with_bar(
         bar.update(task, completed=moment.done)
 
     try:
-        result = simulate(settings, knobs, tell, first_day=first_day)
+        result = simulate(settings, config, tell, first_day=first_day)
     finally:
         bar.stop()
     _print_result(result)

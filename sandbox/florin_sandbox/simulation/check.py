@@ -11,8 +11,9 @@ from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.solana.sending.signer import SolanaSigner
 
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.simulation.audit.auditor import Auditor
 from florin_sandbox.simulation.audit.blocks import AuditedEvmChain
-from florin_sandbox.simulation.audit.ground import (
+from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,
     EVM,
@@ -22,9 +23,8 @@ from florin_sandbox.simulation.audit.ground import (
     AuditBaseline,
     AuditTarget,
 )
-from florin_sandbox.simulation.audit.judge import Auditor
-from florin_sandbox.simulation.stage import SimulationEnvironment
-from florin_sandbox.simulation.story import PaymentScenario
+from florin_sandbox.simulation.environment import SimulationEnvironment
+from florin_sandbox.simulation.scenario import PaymentScenario
 
 _PAGE = 1_000
 

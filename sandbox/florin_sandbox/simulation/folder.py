@@ -10,7 +10,7 @@ from florin_server.app.home import SetupError, StateFolder
 from florin_server.app.stores import get_location
 from florin_server.db import installation
 from florin_server.db.engine.store import Store
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.settings import Settings
 
 from florin_sandbox.simulation.population import DAY_US, HOUR_US, SECOND_US

@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import accumulate
 from typing import Final
 
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 
 SECOND_US: Final = 1_000_000
 HOUR_US: Final = 3_600 * SECOND_US
@@ -218,21 +218,21 @@ class SimulationPlan:
     outages: tuple[ChainOutage, ...]
 
 
-def generate_plan(knobs: SimulationConfig, begin_us: int) -> SimulationPlan:
+def generate_plan(config: SimulationConfig, begin_us: int) -> SimulationPlan:
     """Draw a plan. `begin_us` is since the Unix epoch, and sets the weekdays and hours."""
-    merchants = tuple(_generate_merchants(knobs))
-    orders = tuple(_generate_orders(knobs, begin_us, merchants))
-    return SimulationPlan(knobs, begin_us, merchants, orders, tuple(_generate_outages(knobs)))
+    merchants = tuple(_generate_merchants(config))
+    orders = tuple(_generate_orders(config, begin_us, merchants))
+    return SimulationPlan(config, begin_us, merchants, orders, tuple(_generate_outages(config)))
 
 
-def _create_random(table: str, knobs: SimulationConfig) -> random.Random:
+def _create_random(table: str, config: SimulationConfig) -> random.Random:
     """Create a generator per table, so that a new draw in one table changes no other table."""
-    return random.Random(f"{table} {knobs.seed}")  # noqa: S311  (scenarios, not secrets)
+    return random.Random(f"{table} {config.seed}")  # noqa: S311  (scenarios, not secrets)
 
 
-def _generate_merchants(knobs: SimulationConfig) -> Iterator[SimulatedMerchant]:
-    chance = _create_random("merchants", knobs)
-    for n in range(knobs.merchants):
+def _generate_merchants(config: SimulationConfig) -> Iterator[SimulatedMerchant]:
+    chance = _create_random("merchants", config)
+    for n in range(config.merchants):
         kind = MERCHANT_KINDS[n % len(MERCHANT_KINDS)]
         name = (
             kind.name if n < len(MERCHANT_KINDS) else f"{kind.name} {n // len(MERCHANT_KINDS) + 1}"
@@ -241,12 +241,12 @@ def _generate_merchants(knobs: SimulationConfig) -> Iterator[SimulatedMerchant]:
 
 
 def _generate_orders(
-    knobs: SimulationConfig, begin_us: int, merchants: tuple[SimulatedMerchant, ...]
+    config: SimulationConfig, begin_us: int, merchants: tuple[SimulatedMerchant, ...]
 ) -> Iterator[SimulatedOrder]:
-    chance = _create_random("orders", knobs)
+    chance = _create_random("orders", config)
     regulars_by_shop: dict[tuple[int, str], list[tuple[int, WalletKind]]] = {}
     buyers = 0
-    for n, (at_us, shop) in enumerate(_draw_arrivals(chance, knobs, begin_us, merchants)):
+    for n, (at_us, shop) in enumerate(_draw_arrivals(chance, config, begin_us, merchants)):
         currencies = shop.kind.currencies
         currency = chance.choices(list(currencies), list(currencies.values()))[0]
         regulars = regulars_by_shop.setdefault((shop.number, currency), [])
@@ -266,28 +266,28 @@ def _generate_orders(
             wallet_kind=purse,
             currency=currency,
             cents=_draw_cents(chance, shop.kind),
-            behavior=_draw_behavior(chance, knobs),
+            behavior=_draw_behavior(chance, config),
             open_delay_s=_draw_seconds(chance, _OPEN_DELAY_S, 0.8, 300),
             decision_delay_s=_draw_seconds(chance, _DECISION_DELAY_S, 0.7, 240),
             is_double_click=chance.random() < _DOUBLE_CLICK_SHARE,
             refund_delay_s=_draw_refund_delay(chance, shop.kind, purse),
-            has_reorg=chance.random() < knobs.reorgs,
+            has_reorg=chance.random() < config.reorgs,
         )
 
 
 def _draw_arrivals(
     chance: random.Random,
-    knobs: SimulationConfig,
+    config: SimulationConfig,
     begin_us: int,
     merchants: tuple[SimulatedMerchant, ...],
 ) -> list[tuple[int, SimulatedMerchant]]:
     """Draw time and merchant of each order, sorted by time; busy hours get more orders."""
     totals = {
-        shop.number: list(accumulate(_list_hour_weights(shop.kind, knobs.days, begin_us)))
+        shop.number: list(accumulate(_list_hour_weights(shop.kind, config.days, begin_us)))
         for shop in merchants
     }
     arrivals = []
-    for _ in range(knobs.payments):
+    for _ in range(config.payments):
         shop = chance.choices(merchants, [merchant.weight for merchant in merchants])[0]
         hours = range(len(totals[shop.number]))
         hour = chance.choices(hours, cum_weights=totals[shop.number])[0]
@@ -312,16 +312,16 @@ def _draw_seconds(chance: random.Random, median: float, spread: float, maximum: 
     return min(median * math.exp(chance.gauss(0, spread)), maximum)
 
 
-def _draw_behavior(chance: random.Random, knobs: SimulationConfig) -> BuyerBehavior:
+def _draw_behavior(chance: random.Random, config: SimulationConfig) -> BuyerBehavior:
     drawn = chance.random()
     abandons = chance.choices(ABANDONING_BEHAVIORS, _ABANDONING_WEIGHTS)[0]
-    if drawn < knobs.abandoners:
+    if drawn < config.abandoners:
         return abandons
     # rescale to the buyers who stay
-    drawn = (drawn - knobs.abandoners) / (1 - knobs.abandoners)
-    for deed, share in _ODD_BEHAVIORS.items():
+    drawn = (drawn - config.abandoners) / (1 - config.abandoners)
+    for behavior, share in _ODD_BEHAVIORS.items():
         if drawn < share:
-            return deed
+            return behavior
         drawn -= share
     return BuyerBehavior.PAYS
 
@@ -335,10 +335,10 @@ def _draw_refund_delay(
     return after_s if wants and purse is not WalletKind.EUROS else None
 
 
-def _generate_outages(knobs: SimulationConfig) -> Iterator[ChainOutage]:
+def _generate_outages(config: SimulationConfig) -> Iterator[ChainOutage]:
     """Draw one outage, in the busy hours of a day in the middle."""
-    if knobs.outage_minutes:
-        chance = _create_random("outage", knobs)
-        from_us = (knobs.days // 2) * DAY_US + round(chance.uniform(9, 17) * HOUR_US)
-        until_us = from_us + knobs.outage_minutes * 60 * SECOND_US
-        yield ChainOutage(knobs.outage_chain, from_us, min(until_us, knobs.days * DAY_US))
+    if config.outage_minutes:
+        chance = _create_random("outage", config)
+        from_us = (config.days // 2) * DAY_US + round(chance.uniform(9, 17) * HOUR_US)
+        until_us = from_us + config.outage_minutes * 60 * SECOND_US
+        yield ChainOutage(config.outage_chain, from_us, min(until_us, config.days * DAY_US))

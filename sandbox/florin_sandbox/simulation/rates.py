@@ -20,7 +20,7 @@ from florin_server.rails.pricing.settings import (
     PriceSourceSettings,
 )
 
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
 from florin_sandbox.simulation.population import DAY_US, HOUR_US, SECOND_US
 
 _STEP_US: Final = 60 * SECOND_US
@@ -37,18 +37,18 @@ class PriceWalk:
     busy hours of a day in the middle; None without a jump.
     """
 
-    def __init__(self, knobs: SimulationConfig, prices: Mapping[str, str]) -> None:
+    def __init__(self, config: SimulationConfig, prices: Mapping[str, str]) -> None:
         self._prices = {currency: float(price) for currency, price in prices.items()}
-        self._sigma = knobs.volatility / 100 / math.sqrt(DAY_US / _STEP_US)
-        self._jump = math.log1p(knobs.jump / 100)
+        self._sigma = config.volatility / 100 / math.sqrt(DAY_US / _STEP_US)
+        self._jump = math.log1p(config.jump / 100)
         self._randoms = {
-            currency: _create_random(f"rates {currency}", knobs) for currency in ("", *prices)
+            currency: _create_random(f"rates {currency}", config) for currency in ("", *prices)
         }
         self._sums: dict[str, list[float]] = {currency: [0.0] for currency in self._randoms}
         self.jumps_us: int | None = None
-        if knobs.jump:
-            hour = _create_random("jump", knobs).uniform(9, 17)
-            self.jumps_us = (knobs.days // 2) * DAY_US + round(hour * HOUR_US)
+        if config.jump:
+            hour = _create_random("jump", config).uniform(9, 17)
+            self.jumps_us = (config.days // 2) * DAY_US + round(hour * HOUR_US)
 
     def get_price(self, currency: str, at_us: int) -> str:
         """Return the coin's price at a time, as a decimal number."""
@@ -66,22 +66,22 @@ class PriceWalk:
         return steps[step]
 
 
-def _create_random(subject: str, knobs: SimulationConfig) -> random.Random:
-    return random.Random(f"{subject} {knobs.seed}")  # noqa: S311  (scenarios, not secrets)
+def _create_random(subject: str, config: SimulationConfig) -> random.Random:
+    return random.Random(f"{subject} {config.seed}")  # noqa: S311  (scenarios, not secrets)
 
 
 @asynccontextmanager
 async def serve_prices(
-    knobs: SimulationConfig, begin_us: int, clock: Clock, asset: str, prices: Mapping[str, str]
+    config: SimulationConfig, begin_us: int, clock: Clock, asset: str, prices: Mapping[str, str]
 ) -> AsyncIterator[PriceSettings | None]:
     """Serve the moving prices of an asset (CAIP-19); yield the settings that make a service use it.
 
     Yield None if the prices do not move. OSError if no port is free.
     """
-    if not knobs.volatility and not knobs.jump:
+    if not config.volatility and not config.jump:
         yield None
         return
-    walk = PriceWalk(knobs, prices)
+    walk = PriceWalk(config, prices)
 
     async def answer(_request: web.Request) -> web.Response:
         at_us = clock.now_us() - begin_us

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from florin_sandbox.simulation.population import SECOND_US
-from florin_sandbox.simulation.story import PaymentScenario
+from florin_sandbox.simulation.scenario import PaymentScenario
 
 
 @dataclass(frozen=True, slots=True)

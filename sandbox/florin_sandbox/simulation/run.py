@@ -12,13 +12,13 @@ from typing import cast
 from florin_server.settings import Settings
 
 from florin_sandbox.simulation import check, folder
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
+from florin_sandbox.simulation.environment import open_environment
 from florin_sandbox.simulation.population import DAY_US, generate_plan
-from florin_sandbox.simulation.quiet import QuietLoop
+from florin_sandbox.simulation.quiet_loop import QuietLoop
 from florin_sandbox.simulation.report import SimulationReport, build_report
 from florin_sandbox.simulation.runner import SimulationRunner
-from florin_sandbox.simulation.stage import open_environment
-from florin_sandbox.simulation.story import PaymentScenario
+from florin_sandbox.simulation.scenario import PaymentScenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class SimulationResult:
 
 def simulate(
     settings: Settings,
-    knobs: SimulationConfig,
+    config: SimulationConfig,
     progress: Callable[[SimulationProgress], None] = lambda _: None,
     *,
     first_day: date | None = None,
@@ -62,8 +62,8 @@ def simulate(
     home = folder.get_usable_home(settings)
 
     async def simulated() -> SimulationResult:
-        days = await folder.plan_period(home, knobs.days, first_day)
-        return await _simulate(settings, knobs, progress, days)
+        days = await folder.plan_period(home, config.days, first_day)
+        return await _simulate(settings, config, progress, days)
 
     with asyncio.Runner(loop_factory=QuietLoop) as runner:
         return runner.run(simulated())
@@ -71,27 +71,27 @@ def simulate(
 
 async def _simulate(
     settings: Settings,
-    knobs: SimulationConfig,
+    config: SimulationConfig,
     progress: Callable[[SimulationProgress], None],
     days: folder.SimulatedPeriod,
 ) -> SimulationResult:
     started = time.monotonic()
-    population = generate_plan(knobs, days.begin_us)
-    name = f"sim-{knobs.seed}-{days.begin_us // 1_000_000:x}"
+    population = generate_plan(config, days.begin_us)
+    name = f"sim-{config.seed}-{days.begin_us // 1_000_000:x}"
     loop = cast("QuietLoop", asyncio.get_running_loop())
-    async with open_environment(settings, knobs, days.begin_us, loop) as stage:
+    async with open_environment(settings, config, days.begin_us, loop) as stage:
         ground = await check.start_audit(stage)
         await stage.register_merchants(population.merchants, name)
         runner = SimulationRunner(stage, population, name)
         stories = await runner.run(
-            lambda done, now_us: progress(SimulationProgress(done, knobs.payments, now_us))
+            lambda done, now_us: progress(SimulationProgress(done, config.payments, now_us))
         )
-        end_us = max(stage.now_us, days.begin_us + knobs.days * DAY_US)
+        end_us = max(stage.now_us, days.begin_us + config.days * DAY_US)
         await stage.advance(end_us)
         problems = await check.run_audit(stage, ground, stories)
         await folder.advance_store_clock(stage.service.app.store, days, end_us)
     return SimulationResult(
-        config=knobs,
+        config=config,
         begin_us=days.begin_us,
         end_us=end_us,
         scenarios=stories,

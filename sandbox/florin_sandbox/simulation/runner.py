@@ -13,9 +13,9 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from florin_sandbox.simulation.environment import SimulationEnvironment
 from florin_sandbox.simulation.population import ChainOutage, SimulatedOrder, SimulationPlan
-from florin_sandbox.simulation.stage import SimulationEnvironment
-from florin_sandbox.simulation.story import PaymentScenario, ScenarioRunner, ScenarioStuck
+from florin_sandbox.simulation.scenario import PaymentScenario, ScenarioRunner, ScenarioStuck
 from florin_sandbox.simulation.wallet import SimulatedWallet
 
 # blocks after the last event, so that the service sees all events at a safe depth

@@ -19,19 +19,19 @@ from florin_server.base.process_bus import ProcessBus
 from florin_server.base.tracing import NULL_TRACER, Tracer
 from florin_server.compliance.screening.service.cache import ScreeningCache
 from florin_server.db.engine.store import Store
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ConditionTracker
 from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.screening.blocklist import Blocklist
-from florin_server.domain.sealed import Cipher
 from florin_server.features.icons.service import IconCache
 from florin_server.features.monitoring.service.health import (
     CHAIN_CONDITIONS,
     INSTALLATION_CONDITIONS,
 )
 from florin_server.limits.service.limits import ServiceLimits
-from florin_server.limits.service.sharing import LimitSync
+from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.money.payments.store import payments
 from florin_server.operations.process import ProcessName
 from florin_server.operations.roles import KeySender, LeasedWorker

@@ -20,7 +20,7 @@ from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import history
 
 TableDigests = dict[str, TableDigest]

@@ -12,14 +12,14 @@ from florin_server.base.tracing import NULL_TRACER, Tracer
 from florin_server.base.ttl_cache import TtlCache
 from florin_server.compliance.screening.service.cache import ScreeningCache
 from florin_server.db.engine.store import Store
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ConditionTracker
 from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.screening.blocklist import Blocklist
-from florin_server.domain.sealed import Cipher
 from florin_server.features.icons.service import IconCache
 from florin_server.limits.service.limits import ServiceLimits
-from florin_server.limits.service.sharing import LimitSync
+from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.money.payments.store.listing import PaymentTotals
 from florin_server.money.settlement.store.gas import GasUsage
 from florin_server.operations.process import ProcessName, StoreHealth, WorkerFailures

@@ -272,7 +272,7 @@ class StateFolder:
         replace_private_file(self._prepared_demo_env_path, _format_shell(values)).close()
 
     def read_prepared_demo_env(self) -> dict[str, str]:
-        """Return the content written aside; empty if there is none."""
+        """Return the content written aside; empty if it does not exist."""
         return _read_shell(self._prepared_demo_env_path)
 
     def publish_demo_env(self) -> None:
@@ -349,7 +349,7 @@ def _generate_capture_key() -> str:
 
 def _get_capture_key_size() -> int:
     # encryption is slow to load, and the address of a service is read without it
-    from florin_server.domain.sealed import KEY_BYTES  # noqa: PLC0415
+    from florin_server.domain.cipher import KEY_BYTES  # noqa: PLC0415
 
     return KEY_BYTES
 

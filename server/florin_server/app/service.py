@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from grpc_rest_gateway.server import HttpServer
 
-from florin_server.app import hidden, stores
+from florin_server.app import log_redaction, stores
 from florin_server.app import traces as tracing
 from florin_server.app.app import build_app, build_core
 from florin_server.app.chains import connected, prices
@@ -36,8 +36,8 @@ from florin_server.base.tracing import Tracer
 from florin_server.db import installation
 from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.credentials import parse_key
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.payments.links import CheckoutLinks
-from florin_server.domain.sealed import Cipher
 from florin_server.features.monitoring.service.process import ProcessFacts
 from florin_server.features.receipts.service import keys
 from florin_server.money.settlement.worker.senders import release_dead_leases
@@ -328,7 +328,7 @@ def _build_market(settings: Settings, rails: Sequence[Rail], stack: AsyncExitSta
 def _open_secrets(settings: Settings, home: StateFolder) -> InstallationSecrets:
     """Return the secrets of the installation, which the log leaves out from now on."""
     installation_secrets = home.get_or_create_secrets()
-    hidden.hide_settings(settings, *hidden.list_secret_forms(installation_secrets))
+    log_redaction.hide_settings(settings, *log_redaction.list_secret_forms(installation_secrets))
     return installation_secrets
 
 

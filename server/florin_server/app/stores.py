@@ -13,7 +13,7 @@ from florin_server.db.engine.read_only_store import ReadOnlyStore
 from florin_server.db.engine.reading import SqliteStoreReader, StoreReader
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig, parse_hosts
-from florin_server.money.opening import PAYMENT_QUERIES, open_store
+from florin_server.money.open_store import PAYMENT_QUERIES, open_store
 from florin_server.settings import Settings
 
 _SCHEMES = ("postgresql://", "postgres://")

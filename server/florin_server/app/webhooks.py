@@ -8,8 +8,8 @@ from grpc_rest_gateway.profiles import JsonProfile
 
 from florin_server.api.webhooks.codec import to_webhook_event
 from florin_server.app.core import App
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.outbound import SafeHttpClient
-from florin_server.base.outbound.reach import AddressPolicy
 from florin_server.features.webhooks.service.message import EventEncoder
 
 

@@ -34,9 +34,9 @@ from florin_server.money.payments.worker import (
 )
 from florin_server.money.payouts.store import payouts
 from florin_server.money.payouts.worker.pay_out import PayoutWorker
-from florin_server.money.settlement.worker.onlooker import StandbyWorker
 from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.money.settlement.worker.signing_key import SigningKey
+from florin_server.money.settlement.worker.standby_worker import StandbyWorker
 from florin_server.operations.worker import supervise
 
 _log = logging.getLogger(__name__)

@@ -1,4 +1,4 @@
-"""Notifies whatever waits for a change: workers, streams and caches, here and in other processes.
+"""Notifies workers, streams and caches of changes, here and in other processes.
 
 A notification says what changed and never the new value; only the watchers of payments get the
 value, as the process that changes one has it. Notifications to other processes can get lost, so

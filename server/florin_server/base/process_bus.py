@@ -1,7 +1,7 @@
 """The wire format of notifications between processes on one store, and the queue of unsent ones.
 
-A notification on the wire is a hint: it names what was changed and never its new value: receivers
-re-read the store. Hints can get lost, arrive twice, come from a stranger or be wrong; sweeps and
+A notification on the wire is a hint: it names the changed object, never its new value, and
+receivers re-read the store. Hints can get lost, arrive twice, be forged or be wrong; sweeps and
 counters in the store find all changes.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 from florin_server.base.meters import Meters
 from florin_server.base.topics import Topic
 
-# the form of messages; those of another form are of another release, and ignored
+# the version of the format; messages of other versions come from other releases and are ignored
 _FORMAT = "1"
 _BYTES_MAX = 7900
 # the queue during an outage of the store; a sweep finds what does not fit
@@ -63,7 +63,7 @@ class BusMessage:
 
 
 class ProcessBus:
-    """Messages to other processes, until they are sent; without origin there are none.
+    """Messages to other processes, until they are sent; none without an `origin`.
 
     `origin` is this process, 16 hex digits that no other has. `is_listening` is true while messages
     of others are received.

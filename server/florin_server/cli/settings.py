@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 from pydantic_settings import SettingsError
 
-from florin_server.app import hidden
+from florin_server.app import log_redaction
 from florin_server.app.sandbox import without_missing_sandbox
 from florin_server.base import logs
 from florin_server.cli.console import fail, use_log
@@ -51,7 +51,7 @@ def log_to_stderr(settings: Settings, process: int | None = None) -> None:
     In JSON every line is an object: the output of commands is logged, and output that cannot be
     JSON is off. `process` is the number of this process under its supervisor, from 1.
     """
-    hidden.hide_settings(settings)
+    log_redaction.hide_settings(settings)
     logging.basicConfig(handlers=[logs.create_handler(settings.log_format, process)])
     logs.install_exception_logging()
     if settings.log_format == "json":

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from florin_server.base.clock import Clock
 from florin_server.db.engine.store import Store
-from florin_server.domain.sealed import Cipher
+from florin_server.domain.cipher import Cipher
 
 
 class StorageContext(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn, Protocol, TypeVar
 
-from florin_server.accounts.store import standing
+from florin_server.accounts.store import credential_checks
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, Operation, operation
 from florin_server.domain.accounts.caller import Caller
@@ -38,7 +38,7 @@ async def run_once(
         ttl_us = None if key.permanent else app.settings.idempotency_ttl_s * 1_000_000
         claim = IdempotencyClaim(key.scope, key.key, key.fingerprint, app.clock.now_us(), ttl_us)
     done = idempotency.run_once(claim, op, encode_response)
-    return await app.store.write(standing.run_if_active(caller.credential_status, done))
+    return await app.store.write(credential_checks.run_if_active(caller.credential_status, done))
 
 
 @operation

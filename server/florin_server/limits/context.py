@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from florin_server.limits.service.limits import ServiceLimits
-from florin_server.limits.service.sharing import LimitSync
+from florin_server.limits.service.shared_limits import LimitSync
 
 
 class LimitContext(Protocol):

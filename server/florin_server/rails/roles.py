@@ -20,7 +20,7 @@ from florin_server.domain.settlement.chain_txs import (
     PayerKind,
     SettlementItem,
 )
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import (
     Asset,
     BlockView,

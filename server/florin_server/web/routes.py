@@ -17,9 +17,9 @@ from florin_server.web import assets
 from florin_server.web.capture import routes as capture
 from florin_server.web.handlers import READ_METHODS, Routes, build_read_routes
 from florin_server.web.icons import routes as icons
+from florin_server.web.landing import routes as people
 from florin_server.web.openapi import serve as published
 from florin_server.web.payments import routes as payments
-from florin_server.web.people import routes as people
 from florin_server.web.receipts import routes as receipts
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 from grpc_rest_gateway.plain import PlainRequest
 
-from florin_server.domain.encoded import decode_json_object
+from florin_server.domain.page_queries import decode_json_object
 from florin_server.web.colours import (
     BACKGROUNDS,
     GRAPHIC_CONTRAST_MIN,

@@ -18,7 +18,7 @@ INSTALL_S = 300
 
 @cache
 def python() -> Path | str:
-    """Return its interpreter, or why there is none."""
+    """Return its interpreter, or why it is missing."""
     BUILD.mkdir(exist_ok=True)
     path, program = _HOME / _LOCK.name, _HOME / "bin" / "python"
     with (BUILD / "x402.lock").open("w") as guard:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from florin_server.domain.errors import ApiError
-from florin_server.domain.tally import compute_threshold
+from florin_server.domain.pending_counts import compute_threshold
 
 from tests.support.limit_processes import advance_clocks, make_process, open_processes
-from tests.support.store_kit import ENGINES, execute_beside
+from tests.support.store_factories import ENGINES, execute_beside
 
 MOST = 40
 ADDRESS = {"held_per_address": MOST}

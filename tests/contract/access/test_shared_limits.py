@@ -9,11 +9,11 @@ import pytest
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.gcra import GcraLimiter
-from florin_server.domain.tally import compute_threshold
-from florin_server.limits.service import sharing
+from florin_server.domain.pending_counts import compute_threshold
+from florin_server.limits.service import shared_limits
 
 from tests.support.limit_processes import advance_clocks, make_process, open_processes
-from tests.support.store_kit import ENGINES, NOW_US, execute_beside
+from tests.support.store_factories import ENGINES, NOW_US, execute_beside
 from tests.support.until import wait_until
 
 # one call every tenth of a second, 60 at once
@@ -270,7 +270,7 @@ async def test_random_keys_create_few_rows(engine, tmp_path):
             first.count_allowed(UNTOLD, f"busy {number}")
         first.count_allowed(BURST, "busiest")
         await first.exchange()
-        assert await _rows(first, tmp_path) == sharing.BUDGETS_MAX
+        assert await _rows(first, tmp_path) == shared_limits.BUDGETS_MAX
         second = make_process(first.store, "second", **KEY)
         await second.exchange()
         second.count_allowed(UNTOLD, "busiest")
@@ -279,7 +279,7 @@ async def test_random_keys_create_few_rows(engine, tmp_path):
 
 
 async def test_rows_of_a_process_are_bounded_and_old_rows_expire(engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(sharing, "_ROWS_MAX", 30)
+    monkeypatch.setattr(shared_limits, "_ROWS_MAX", 30)
     async with open_processes(engine, tmp_path, 2, **KEY) as (first, second):
         for number in range(100):
             first.count_allowed(UNTOLD, f"busy {number}")
@@ -309,7 +309,7 @@ async def test_rows_of_a_process_are_bounded_and_old_rows_expire(engine, tmp_pat
 async def test_full_table_accepts_new_keys_after_old_rows_expire(
     engine, tmp_path, monkeypatch, ahead_s
 ):
-    monkeypatch.setattr(sharing, "_ROWS_MAX", 1)
+    monkeypatch.setattr(shared_limits, "_ROWS_MAX", 1)
     async with open_processes(engine, tmp_path, 2, ahead_s=ahead_s, **KEY) as (first, second):
         first.count_allowed(UNTOLD, "old")
         await first.exchange()
@@ -334,7 +334,7 @@ async def _old_rows(first, second, count):
 
 
 async def test_old_rows_go_a_few_at_a_time_until_none_is_left(engine, tmp_path, monkeypatch):
-    monkeypatch.setattr(sharing, "_DELETE_MAX", 2)
+    monkeypatch.setattr(shared_limits, "_DELETE_MAX", 2)
     async with open_processes(engine, tmp_path, 2, **KEY) as (first, second):
         await _old_rows(first, second, 5)
         left = []

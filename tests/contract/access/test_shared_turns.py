@@ -18,15 +18,21 @@ from florin_server.base.clock import TestClock
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.accounts.caller import Caller, IdempotencyKey
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.idempotency.store import turns as key_turns
+from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store.responses import IdempotencyClaim
 from florin_server.limits import store as sharing
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from florin_server.settings import Settings
 
 from tests.support import postgres
-from tests.support.store_kit import ENGINES, NOW_US, execute_beside, make_payment, open_engine_store
+from tests.support.store_factories import (
+    ENGINES,
+    NOW_US,
+    execute_beside,
+    make_payment,
+    open_engine_store,
+)
 from tests.support.until import wait_until
 
 WALLET = Caller(live=False, credential="app_1/client", network="192.0.2.1")
@@ -79,10 +85,10 @@ class Slow:
     """Work that ends when the test lets it."""
 
     def __init__(self) -> None:
-        self.begun, self.let = asyncio.Event(), asyncio.Event()
+        self.started, self.let = asyncio.Event(), asyncio.Event()
 
     async def __call__(self):
-        self.begun.set()
+        self.started.set()
         await self.let.wait()
         return "done"
 
@@ -117,7 +123,7 @@ async def test_only_the_first_of_two_different_requests_under_a_key_is_executed(
     first, second = servers
     work = Slow()
     task = asyncio.create_task(first.does(key(b"a"), work))
-    await work.begun.wait()
+    await work.started.wait()
     other = asyncio.create_task(second.does(key(b"b")))
     await wait_until(lambda: second.clock.sleeper_count, 1)
     work.let.set()
@@ -133,10 +139,10 @@ async def test_equal_requests_under_a_key_run_in_sequence(servers, engine):
     first, second = servers
     work, later = Slow(), Slow()
     task = asyncio.create_task(first.does(key(), work))
-    await work.begun.wait()
+    await work.started.wait()
     other = asyncio.create_task(second.does(key(), later))
     await wait_until(lambda: second.clock.sleeper_count, 1)
-    assert not later.begun.is_set()
+    assert not later.started.is_set()
     later.let.set()
     work.let.set()
     assert await wait_for_results(task, other, polling=second) == ["done", "done"]
@@ -159,7 +165,7 @@ async def test_request_without_time_is_refused_while_another_process_works(serve
     first, second = servers
     work = Slow()
     task = asyncio.create_task(first.does(key(), work))
-    await work.begun.wait()
+    await work.started.wait()
     assert await second.does(key(), seconds=0.0) == "in_flight"
     # the lease is still the first process's
     assert await second.does(key(), seconds=0.3) == "in_flight"
@@ -171,7 +177,7 @@ async def test_the_refusal_says_when_to_come_again(servers, engine):
     first, second = servers
     work = Slow()
     task = asyncio.create_task(first.does(key(), work))
-    await work.begun.wait()
+    await work.started.wait()
     with pytest.raises(ApiError) as caught:
         await second.guards.acquire(key(), 0.0)
     error = caught.value
@@ -193,7 +199,7 @@ async def test_waiting_request_polls_with_increasing_delay(servers, engine, monk
         await asyncio.sleep(0)
 
     task = asyncio.create_task(first.does(key(), work))
-    await work.begun.wait()
+    await work.started.wait()
     monkeypatch.setattr(second.clock, "sleep", sleep)
     assert await second.does(key()) == await task == "done"
     assert waited[:8] == [0.02, 0.04, 0.08, 0.16, 0.32, 0.5, 0.5, 0.5]
@@ -211,7 +217,7 @@ async def test_canceled_request_leaves_no_lease_behind(servers, engine, tmp_path
         assert await turns(first, tmp_path) == []
     work = Slow()
     task = asyncio.create_task(first.does(key(b"c", "another"), work))
-    await work.begun.wait()
+    await work.started.wait()
     waits = asyncio.create_task(second.does(key(b"c", "another")))
     await wait_until(lambda: second.clock.sleeper_count, 1)
     waits.cancel()
@@ -243,7 +249,7 @@ async def test_the_turn_of_a_dead_process_is_taken_over_when_it_is_missed(server
     dead, alive = servers
     work = Slow()
     lost = asyncio.create_task(dead.does(key(), work))
-    await work.begun.wait()
+    await work.started.wait()
     alive.clock.advance(4.9)
     await alive.app.limit_sync.exchange()
     waits = asyncio.create_task(alive.does(key()))
@@ -262,7 +268,7 @@ async def test_lease_of_another_key_does_not_block_a_lease(servers, engine):
     lost = asyncio.create_task(dead.does(key(name="lost"), works[0]))
     held = asyncio.create_task(alive.does(key(name="held"), works[1]))
     for work in works:
-        await work.begun.wait()
+        await work.started.wait()
     alive.clock.advance(6)
     await alive.app.limit_sync.exchange()
     assert await alive.does(key(name="lost")) == "done"
@@ -276,7 +282,7 @@ async def test_process_that_was_away_gets_different_body(servers, engine):
     away, alive = servers
     work = Slow()
     late = asyncio.create_task(away.does(key(b"a"), work))
-    await work.begun.wait()
+    await work.started.wait()
     alive.clock.advance(6)
     await alive.app.limit_sync.exchange()
     assert await alive.does(key(b"b")) == "done"
@@ -289,7 +295,7 @@ async def test_a_process_that_ends_leaves_no_turn(servers, engine, tmp_path):
     work = Slow()
     async with first.app.limit_sync.run_in_background():
         lost = asyncio.create_task(first.does(key(), work))
-        await work.begun.wait()
+        await work.started.wait()
     assert await turns(second, tmp_path) == []
     assert await second.does(key()) == "done"
     work.let.set()
@@ -306,7 +312,7 @@ async def test_lease_is_released_once_the_store_recovers(servers, engine, tmp_pa
         raise ValueError
 
     task = asyncio.create_task(first.does(key(), breaks))
-    await work.begun.wait()
+    await work.started.wait()
     work.let.set()
     await asyncio.wait([task])
     assert isinstance(task.exception(), ValueError)

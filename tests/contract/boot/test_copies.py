@@ -14,14 +14,13 @@ from florin_server.base.clock import SystemClock
 from florin_server.db.engine import migrating, schema
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.reading import SqliteStoreReader
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from florin_server.operations.store import executors
 
 from tests.support import postgres
-from tests.support.exported import ExportStoreBuilder, make_payments
-from tests.support.migrated import migrate_file
-from tests.support.store_kit import (
+from tests.support.export_stores import ExportStoreBuilder, make_payments
+from tests.support.store_factories import (
     ENGINES,
     NOW_US,
     acquire_lease,
@@ -29,6 +28,7 @@ from tests.support.store_kit import (
     make_option,
     make_payment,
 )
+from tests.support.store_migrations import migrate_file
 
 
 def place(engine: str, folder: Path):
@@ -136,7 +136,7 @@ async def test_an_older_file_is_previewed_without_being_changed(tmp_path):
 
 async def test_an_older_database_is_previewed_without_being_changed(folders):
     if postgres.POSTGRES not in ENGINES:
-        pytest.skip("PostgreSQL was not asked for")
+        pytest.skip("PostgreSQL is not selected")
     from florin_server.db.migrations.postgres import upgrade
 
     where = postgres.create_empty_database(folders["one"])

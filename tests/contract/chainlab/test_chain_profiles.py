@@ -11,13 +11,13 @@ from florin_server.money.settlement.store import reorg, settlement_items
 from florin_server.money.settlement.worker.blocks import create_follower
 
 from tests.support.chainlab.profiles import EVM, SOLANA, EvmProfile, SolanaProfile
-from tests.support.chainlab.solana_works import get_token_balance, open_solana_harness
+from tests.support.chainlab.solana_harness import get_token_balance, open_solana_harness
 from tests.support.chains import EmbeddedChains
-from tests.support.evm_lab import CHAIN, MERCHANT, PRICE, TOKEN, make_buyer, to_account
-from tests.support.payout_lab import BUYER, open_payout_harness
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.evm_harness import CHAIN, MERCHANT, PRICE, TOKEN, make_buyer, to_account
+from tests.support.payout_harness import BUYER, open_payout_harness
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 from tests.support.solana import SolanaTestWallet
-from tests.support.solana_lab import MERCHANT as MERCHANT_ON_SOLANA
+from tests.support.solana_rail_harness import MERCHANT as MERCHANT_ON_SOLANA
 
 WALLET = make_buyer(77)
 BLOCKS_MAX = 400

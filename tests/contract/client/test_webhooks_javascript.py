@@ -15,10 +15,10 @@ SCRIPT = """
 import { readFileSync } from "node:fs";
 import { Webhook } from "standardwebhooks";
 const { secret, messages } = JSON.parse(readFileSync(0, "utf8"));
-const told = messages.map(({ body, headers }) => {
+const results = messages.map(({ body, headers }) => {
   try { return new Webhook(secret).verify(body, headers).type; } catch { return "refused"; }
 });
-console.log(JSON.stringify(told));
+console.log(JSON.stringify(results));
 """
 
 

@@ -7,7 +7,6 @@ import itertools
 
 import pytest
 from florin_server.rails.connection.endpoints import FailoverRpc
-from florin_server.rails.connection.family import DOUBT_S
 from florin_server.rails.connection.health import BACKOFF_MAX_S, PROBE_S, SHORT_S
 from florin_server.rails.connection.jsonrpc import (
     AnswerTooLarge,
@@ -15,10 +14,11 @@ from florin_server.rails.connection.jsonrpc import (
     RateLimited,
     RpcError,
 )
-from florin_server.rails.evm.family import EvmNodeDialect
+from florin_server.rails.connection.node_dialect import DOUBT_S
+from florin_server.rails.evm.dialect import EvmNodeDialect
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.endpoint_kit import EndpointHarness, StubClock, StubNode, make_lost
+from tests.support.endpoint_harness import EndpointHarness, StubClock, StubNode, make_lost
 from tests.support.until import wait_until
 
 QUESTION = ("eth_getBalance", ("0xabc", "latest"))

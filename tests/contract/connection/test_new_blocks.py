@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from florin_server.rails.connection.family import DOUBT_S
 from florin_server.rails.connection.health import PROBE_S
+from florin_server.rails.connection.node_dialect import DOUBT_S
 
-from tests.support.endpoint_kit import EndpointHarness, StubNode, make_lost
+from tests.support.endpoint_harness import EndpointHarness, StubNode, make_lost
 
 
 async def test_time_without_a_new_block_is_measured():

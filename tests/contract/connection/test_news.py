@@ -22,12 +22,12 @@ from florin_server.rails.connection.new_blocks import (
     BlockWaiter,
 )
 from florin_server.rails.connection.subscription import BlockSubscription
-from florin_server.rails.evm.family import NEW_BLOCKS, parse_head_mark
+from florin_server.rails.evm.dialect import NEW_BLOCKS, parse_head_mark
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.solana.family import NEW_BLOCKS as NEW_SLOTS
-from florin_server.rails.solana.family import parse_slot_mark
+from florin_server.rails.solana.dialect import NEW_BLOCKS as NEW_SLOTS
+from florin_server.rails.solana.dialect import parse_slot_mark
 
-from tests.support.evm_lab import RELAYER, make_chain_settings, open_lab
+from tests.support.evm_harness import RELAYER, make_chain_settings, open_lab
 from tests.support.until import wait_until
 
 NEVER_S = 3600.0

@@ -342,10 +342,12 @@ async def test_access_key_in_an_address_is_never_shown():
     with socket.socket() as silent:
         # bound, so that no other process takes the port, but not listening
         silent.bind(("127.0.0.1", 0))
-        nobody = HttpTransport(f"http://127.0.0.1:{silent.getsockname()[1]}/v2/secret-access-key")
+        silent_node = HttpTransport(
+            f"http://127.0.0.1:{silent.getsockname()[1]}/v2/secret-access-key"
+        )
         with pytest.raises(RailUnavailable) as exception_info:
-            await nobody.send(b"{}")
-        await nobody.close()
+            await silent_node.send(b"{}")
+        await silent_node.close()
     assert "secret" not in str(exception_info.value)
 
 

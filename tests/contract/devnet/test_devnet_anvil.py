@@ -15,11 +15,11 @@ from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.settings import EvmCoinSettings
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support import chains
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     CHAIN,
     EURO,
@@ -115,8 +115,8 @@ async def play(script: Script) -> None:
     )
     await script.settle("both kinds, and one without an allowance", *mixed)
 
-    await script.perform("by itself", two, 9, TOKEN, (PRICE,), "direct")
-    await script.perform("by itself, through zero", two, 10, EURO, (0, PRICE), "direct")
+    await script.perform("directly", two, 9, TOKEN, (PRICE,), "direct")
+    await script.perform("directly, through zero", two, 10, EURO, (0, PRICE), "direct")
     await script.perform("coin", two, 11, ETHER)
 
     contract = await lab.deploy(ACCEPTS_ALL)

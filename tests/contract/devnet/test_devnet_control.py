@@ -10,7 +10,7 @@ from florin_sandbox.devnet.evm.control import SNAPSHOTS_MAX
 from florin_sandbox.devnet.faults import FAULTS_MAX, RESULT_BYTES_MAX
 from florin_server.base.clock import TestClock
 
-from tests.support.devnet_kit import (
+from tests.support.evm_devnet import (
     ETHER,
     FAUCET,
     GWEI,

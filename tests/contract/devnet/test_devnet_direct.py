@@ -9,7 +9,8 @@ from eth_account.signers.local import LocalAccount
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.route import RouteKind
 
-from tests.support.devnet_kit import (
+from tests.support.devnet_tokens import FALSE_TOKEN, SILENT_TOKEN
+from tests.support.evm_devnet import (
     FEES,
     MERCHANT,
     ONE,
@@ -26,7 +27,6 @@ from tests.support.devnet_kit import (
     make_route_nonce,
     open_node,
 )
-from tests.support.devnet_tokens import FALSE_TOKEN, SILENT_TOKEN
 
 STRANGER, BUYER = make_account(3), make_account(4)
 VALUE, FEE = 5_000_000, 50_000

@@ -15,7 +15,7 @@ from florin_sandbox.devnet.evm import DEVNET, DevChainError
 from florin_sandbox.devnet.evm.chain import EmbeddedEvmChain
 from florin_server.base.clock import TestClock
 
-from tests.support.devnet_kit import (
+from tests.support.evm_devnet import (
     MERCHANT,
     START_S,
     EvmNodeClient,
@@ -101,7 +101,7 @@ async def test_answered_transactions_survive_kill_9(tmp_path):
         env=os.environ | {"PYTHONPATH": os.pathsep.join(entry for entry in sys.path if entry)},
     )
     answered = [(await child.stdout.readline()).decode().split() for _ in range(20)]
-    assert all(answered), "it ended by itself"
+    assert all(answered), "it ended without a kill"
     child.send_signal(signal.SIGKILL)
     answered += [line.split() for line in (await child.stdout.read()).decode().splitlines()]
     await child.wait()

@@ -8,7 +8,7 @@ import pytest
 from eth_account import Account
 from florin_sandbox.devnet.errors import RpcFault
 from florin_sandbox.devnet.evm import DEVNET
-from florin_sandbox.devnet.gifts import (
+from florin_sandbox.devnet.faucet_limits import (
     USUAL_GIFTS_PER_DAY,
     FaucetGift,
     GiftBudgets,
@@ -17,7 +17,7 @@ from florin_sandbox.devnet.gifts import (
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from solders.keypair import Keypair
 
-from tests.support import devnet_kit, solana_kit
+from tests.support import evm_devnet, solana_devnet
 
 DAY_NS = 86_400 * 10**9
 COIN = GiftKind("coins", 10, 1_000)
@@ -27,8 +27,8 @@ GIFT = 10_000 * 10**6
 class Evm:
     """Faucet calls in the form of either chain."""
 
-    NodeError = devnet_kit.EvmNodeError
-    opened = staticmethod(devnet_kit.open_node)
+    NodeError = evm_devnet.EvmNodeError
+    opened = staticmethod(evm_devnet.open_node)
     tokens = tuple(token.address for token in DEVNET.tokens)
     account_coin, account_tokens = 10**22, 10**14
     supply_max = 2**256 - 1
@@ -45,8 +45,8 @@ class Evm:
 
 
 class Solana(Evm):
-    NodeError = solana_kit.SolanaNodeError
-    opened = staticmethod(solana_kit.open_node)
+    NodeError = solana_devnet.SolanaNodeError
+    opened = staticmethod(solana_devnet.open_node)
     tokens = tuple(token.address for token in SOLANA_DEVNET.tokens)
     account_coin = 10**13
     supply_max = 2**64 - 1
@@ -59,7 +59,7 @@ class Solana(Evm):
         return value
 
     async def held(self, node: Any, account: str) -> tuple[int, int]:
-        owner = solana_kit.Pubkey.from_string(account)
+        owner = solana_devnet.Pubkey.from_string(account)
         return await node.coin(owner), await node.tokens(owner)
 
 
@@ -105,13 +105,13 @@ async def test_refused_faucet_request_changes_nothing(kind):
 
 async def test_an_airdrop_is_a_gift_too():
     most, who = 10_000 * 10**9, str(Keypair().pubkey())
-    async with solana_kit.open_node() as node:
+    async with solana_devnet.open_node() as node:
         await node.ask("requestAirdrop", who, most)
-        with pytest.raises(solana_kit.SolanaNodeError, match="fills no account"):
+        with pytest.raises(solana_devnet.SolanaNodeError, match="fills no account"):
             await node.ask("requestAirdrop", who, 1)
         for _ in range(9):
             await node.ask("requestAirdrop", str(Keypair().pubkey()), most)
-        with pytest.raises(solana_kit.SolanaNodeError, match="left for larger gifts"):
+        with pytest.raises(solana_devnet.SolanaNodeError, match="left for larger gifts"):
             await node.ask("requestAirdrop", str(Keypair().pubkey()), most)
         await node.ask("requestAirdrop", str(Keypair().pubkey()), 10**9)
 

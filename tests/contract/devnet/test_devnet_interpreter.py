@@ -13,7 +13,7 @@ from florin_sandbox.devnet.evm.interpreter import BINARY, GAS, DevComputation
 from florin_sandbox.devnet.evm.state import DevState
 from florin_server.base.clock import TestClock
 
-from tests.support.devnet_kit import START_S, encode_call, make_account, make_payment, open_node
+from tests.support.evm_devnet import START_S, encode_call, make_account, make_payment, open_node
 
 PLACE = b"\xee" * 20
 EDGES = (0, 1, 2, 31, 32, 255, 256, 2**128, 2**255, 2**256 - 1)

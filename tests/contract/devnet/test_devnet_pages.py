@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 import pytest_asyncio
 
-from tests.support import devnet_kit, solana_kit
+from tests.support import evm_devnet, solana_devnet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -20,7 +20,7 @@ SIMPLE = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-dat
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def servers():
     """Return the URLs of an EVM chain and a Solana cluster."""
-    async with devnet_kit.open_node() as evm, solana_kit.open_node() as solana:
+    async with evm_devnet.open_node() as evm, solana_devnet.open_node() as solana:
         nodes = {"evm": evm, "solana": solana}
         yield {
             kind: f"http://127.0.0.1:{await node.chain.serve_http()}/"

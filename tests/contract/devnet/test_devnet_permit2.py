@@ -10,7 +10,7 @@ from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.route import RouteKind
 from florin_server.domain.chains.evm.typed_data import build_permit2_domain
 
-from tests.support.devnet_kit import (
+from tests.support.evm_devnet import (
     FAILED,
     FEES,
     ITEM_GAS,

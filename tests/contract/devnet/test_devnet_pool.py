@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.devnet_kit import (
+from tests.support.evm_devnet import (
     ETHER,
     GWEI,
     EvmNodeError,

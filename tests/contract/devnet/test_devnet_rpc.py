@@ -14,7 +14,7 @@ from web3 import AsyncHTTPProvider, AsyncWeb3
 from web3.exceptions import ContractLogicError
 
 from tests.support.artifacts import load_abi
-from tests.support.devnet_kit import (
+from tests.support.evm_devnet import (
     ETHER,
     FAUCET,
     GWEI,

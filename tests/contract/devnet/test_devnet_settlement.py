@@ -7,7 +7,8 @@ from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.route import RouteKind
 from florin_server.rails.evm.sending.fees import KEY_GAS
 
-from tests.support.devnet_kit import (
+from tests.support.devnet_tokens import FALSE_TOKEN, SILENT_TOKEN
+from tests.support.evm_devnet import (
     ETHER,
     FAILED,
     FAUCET,
@@ -32,7 +33,6 @@ from tests.support.devnet_kit import (
     sign_authorization,
     sign_typed,
 )
-from tests.support.devnet_tokens import FALSE_TOKEN, SILENT_TOKEN
 
 NOWHERE = "0x" + "00" * 20
 RELAYER = make_account(2)

@@ -16,7 +16,7 @@ from solders.message import Message, MessageV0
 from solders.signature import Signature
 from solders.transaction import Transaction, VersionedTransaction
 
-from tests.support.solana_kit import (
+from tests.support.solana_devnet import (
     GIFT,
     START_S,
     TOKEN,

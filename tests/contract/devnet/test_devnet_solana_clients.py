@@ -16,7 +16,7 @@ from solders.rpc.config import (
 from solders.transaction import VersionedTransaction
 from solders.transaction_status import UiTransactionEncoding
 
-from tests.support.solana_kit import (
+from tests.support.solana_devnet import (
     GIFT,
     TOKEN,
     get_token_account,

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from florin_server.domain.chains.solana import spl
 
-from tests.support.solana_kit import SolanaNodeError, make_coin_transfer, make_wallet, open_node
+from tests.support.solana_devnet import SolanaNodeError, make_coin_transfer, make_wallet, open_node
 from tests.support.until import wait_until
 
 BUYER, RELAYER, MERCHANT = make_wallet(1), make_wallet(2), make_wallet(3).pubkey()

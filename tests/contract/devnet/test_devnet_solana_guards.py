@@ -8,7 +8,7 @@ import pytest
 from solders.keypair import Keypair
 
 from tests.support import solana_guards as guards
-from tests.support.solana_kit import (
+from tests.support.solana_devnet import (
     GIFT,
     SolanaDevnetNode,
     get_token_account,

@@ -27,7 +27,7 @@ from solders.transaction import Transaction
 from solders.transaction_status import UiTransactionEncoding
 
 from tests.support import javascript
-from tests.support.solana_kit import (
+from tests.support.solana_devnet import (
     GIFT,
     TOKEN,
     TOKEN_2022,

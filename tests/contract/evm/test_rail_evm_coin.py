@@ -16,7 +16,6 @@ from florin_server.rails.evm.settler import IS_PAID
 from florin_server.rails.offered import OptionOffer
 from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, Split
-
 from tests.support.evm_lab import (
     CHAIN,
     EURO,

@@ -14,10 +14,17 @@ from florin_server.rails.evm.paying.signing import build_passkey_call
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoinSettings
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
-from tests.support.evm_lab import (
+from tests.support.contract_accounts import (
+    PASSKEY,
+    PASSKEY_OWNED,
+    make_multisig_code,
+    make_passkey_check,
+    sign_by_passkey,
+)
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     ACCEPTS_NONE,
     EURO,
@@ -36,13 +43,6 @@ from tests.support.evm_lab import (
     make_settlement_item,
     open_lab,
     to_account,
-)
-from tests.support.smart import (
-    PASSKEY,
-    PASSKEY_OWNED,
-    make_multisig_code,
-    make_passkey_check,
-    sign_by_passkey,
 )
 
 pytestmark = pytest.mark.both_chains

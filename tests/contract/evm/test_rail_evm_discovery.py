@@ -15,7 +15,7 @@ from florin_server.rails.networks.network import (
 )
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     RELAYER,
     TOKEN,
     make_asset,

@@ -13,10 +13,20 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, Split
 
-from tests.support.evm_lab import (
+from tests.support.contract_accounts import (
+    MAGIC,
+    UNIVERSAL,
+    ContractAccount,
+    compute_create2_address,
+    make_account_by_factory,
+    make_approval,
+    make_contract_account,
+    wrap_signature,
+)
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     ACCEPTS_NONE,
     EURO,
@@ -33,16 +43,6 @@ from tests.support.evm_lab import (
     open_lab,
     sign_option,
     to_account,
-)
-from tests.support.smart import (
-    MAGIC,
-    UNIVERSAL,
-    ContractAccount,
-    compute_create2_address,
-    make_account_by_factory,
-    make_approval,
-    make_contract_account,
-    wrap_signature,
 )
 
 OWNER = make_buyer(7)

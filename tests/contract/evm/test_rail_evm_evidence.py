@@ -13,7 +13,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import parse_fees
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     PRICE,
     RELAYER,
     make_buyer,

@@ -9,7 +9,7 @@ from florin_sandbox.devnet.evm.faucet import GIFT_TOKENS, GIFT_WEI
 from florin_server.rails.evm.settings import EvmCoinSettings
 from florin_server.rails.types import PayableAsset, Split
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     EURO,
     FEES,

@@ -22,7 +22,7 @@ from florin_server.rails.evm.setup.deployment import (
 from florin_server.rails.evm.setup.fee_choice import FeeTokenChoice
 from florin_server.rails.types import TransferEffect, TreasuryTransfer
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     EURO,
     FEES,

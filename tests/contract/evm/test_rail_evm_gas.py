@@ -10,12 +10,12 @@ from florin_sandbox.devnet.evm.schedule import GasSchedule
 from florin_server.domain.errors import ApiError
 from florin_server.rails.evm.sending.fees import KEY_GAS, WALLET_GAS
 from florin_server.rails.evm.settings import EvmCoinSettings
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, Split
 
 from tests.support.chains import EmbeddedChains
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     CHAIN,
     FEES,

@@ -18,7 +18,8 @@ from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.types import SignedTransaction
 
-from tests.support.evm_lab import (
+from tests.support.contract_accounts import wrap_signature
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     RELAYER,
     EvmChainHarness,
@@ -30,7 +31,6 @@ from tests.support.evm_lab import (
     sign_option,
     to_account,
 )
-from tests.support.smart import wrap_signature
 
 pytestmark = pytest.mark.both_chains
 

@@ -7,7 +7,7 @@ from florin_server.domain.errors import ApiError
 from florin_server.rails.evm.paying.mismatches import SignatureMismatches
 from florin_server.rails.types import PayableAsset
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_NONE,
     PRICE,
     TOKEN,

@@ -14,7 +14,7 @@ from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.types import RailUnavailable, TransferEffect, TreasuryTransfer
 
 from tests.support import proxy as faults
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     FEES,
     RELAYER,
@@ -107,7 +107,7 @@ async def test_healthy_node_answers_when_the_first_returns_unusable_responses(wr
         assert [
             event.ref for event in await result.rail.observer.find_settlement_events([item])
         ] == [reference]
-        # the other node is now asked first
+        # the other node is now called first
         before = result.proxies[0].requests
         assert await result.rail.observer.find_settlement_events([item])
         assert result.proxies[0].requests == before

@@ -19,7 +19,7 @@ from florin_server.settings import Settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.evm_lab import CHAIN, START_S, make_refusal, open_lab
+from tests.support.evm_harness import CHAIN, START_S, make_refusal, open_lab
 
 NOW = START_S * 1_000_000
 SET = keccak(b"set(uint80,int256,uint256,uint80)")[:4]

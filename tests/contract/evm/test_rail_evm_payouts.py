@@ -11,7 +11,7 @@ from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import parse_coin_transfer, parse_fees
 from florin_server.rails.types import SignedTransaction, TransferEffect, TreasuryTransfer
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     ETHER,
     RELAYER,
@@ -20,7 +20,7 @@ from tests.support.evm_lab import (
     open_lab,
     to_account,
 )
-from tests.support.payout_lab import BUYER, TREASURY
+from tests.support.payout_harness import BUYER, TREASURY
 
 COIN = TreasuryTransfer("pout_1", f"{CHAIN}/slip44:60", to_account(BUYER), 12345)
 DOLLARS = TreasuryTransfer("pout_2", TOKEN, to_account(BUYER), 678)

@@ -11,10 +11,10 @@ from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     ACCEPTS_NONE,
     EURO,
@@ -353,5 +353,5 @@ async def test_a_settlement_contract_that_knows_no_permit2_disables_it_too(lab):
 
 async def test_a_node_that_says_nothing_of_an_allowance_offers_nothing(lab):
     lab.node.changes["eth_call"] = make_reply("0x")
-    with pytest.raises(RailUnavailable, match="something else than a number"):
+    with pytest.raises(RailUnavailable, match="something other than a number"):
         await means(lab)

@@ -16,7 +16,7 @@ from florin_server.rails.evm.settings import MULTICALL3
 from florin_server.rails.types import RailUnavailable
 from pydantic import ValidationError
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     PRICE,
     RELAYER,
     TOKEN,
@@ -160,7 +160,7 @@ async def test_a_way_that_fails_for_an_account_that_anybody_named_keeps_its_plac
     assert await stage.reader.read(hostile) == TRUE
     await stage.passed()
     assert stage.reader.strategy_order[0] == "deployless"
-    # the sample was asked with the same strategy and was answered, so no more is probed
+    # the sample was answered with the same strategy, so nothing more is probed
     assert stage.tried_strategies == ["deployless", "multicall3", "deployless"]
     # a strategy that also fails for others loses its place
     stage.broken = {"deployless"}

@@ -19,7 +19,7 @@ from florin_server.rails.evm.settings import EvmCoinSettings
 from florin_server.rails.types import PayableAsset, RailUnavailable
 
 from tests.support import anvil
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     EURO,
     PRICE,

@@ -14,10 +14,10 @@ from florin_server.domain.errors import ApiError
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_NONE,
     EURO,
     MERCHANT,
@@ -228,7 +228,7 @@ async def test_accounts_whose_answers_are_too_long_harm_only_themselves(lab):
         make_reply("yes"),
         make_reply("0x" + "ff" * 32),
     ],
-    ids=["reverted", "refused", "empty", "nonsense", "more than was asked"],
+    ids=["reverted", "refused", "empty", "nonsense", "too many results"],
 )
 async def test_a_node_that_cannot_try_many_tries_each(lab, change):
     value = await sold(lab, *range(3))

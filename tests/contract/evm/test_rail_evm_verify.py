@@ -12,7 +12,7 @@ from florin_server.domain.chains.evm.signatures import CURVE_ORDER
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     ACCEPTS_ALL,
     ACCEPTS_NONE,
     PRICE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support import store_kit
-from tests.support.exported import ExportStoreBuilder
+from tests.support import store_factories
+from tests.support.export_stores import ExportStoreBuilder
 
 
 @pytest.fixture
@@ -15,10 +15,10 @@ def database(tmp_path):
 
 @pytest.fixture
 async def store(tmp_path):
-    async with store_kit.open_engine_store("sqlite", tmp_path) as opened:
+    async with store_factories.open_engine_store("sqlite", tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
 async def shop(store):
-    return ExportStoreBuilder(await store_kit.acquire_lease(store))
+    return ExportStoreBuilder(await store_factories.acquire_lease(store))

@@ -17,8 +17,8 @@ from florin_server.money.ledger.store import books
 from florin_server.money.payments.store import payments
 from florin_server.money.settlement.store import reorg
 
-from tests.support import exported
-from tests.support.exported import (
+from tests.support import export_stores
+from tests.support.export_stores import (
     FEE,
     MINUTE_US,
     export_store,
@@ -27,13 +27,13 @@ from tests.support.exported import (
     read_tables,
     sum_postings,
 )
-from tests.support.store_kit import ASSET, CHAIN, PAYER, U256_MAX
+from tests.support.store_factories import ASSET, CHAIN, PAYER, U256_MAX
 
 FORMATS = ["csv", "jsonl", "parquet"]
 
 
 async def test_the_postings_of_an_export_are_those_of_the_ledger(store, shop, database, tmp_path):
-    await store.write(exported.make_payments(shop, 100))
+    await store.write(export_stores.make_payments(shop, 100))
     written = export_store(database, tmp_path / "out", "jsonl")
     page = await store.read(books.list_balances(None, None, 10_000))
     assert page.last is None
@@ -101,7 +101,7 @@ async def test_amounts_beyond_64_bits_survive(store, shop, database, tmp_path, f
 
 async def test_later_export_adds_new_and_changed_rows(store, shop, database, tmp_path):
     out = tmp_path / "out"
-    await store.write(exported.make_payments(shop, 20))
+    await store.write(export_stores.make_payments(shop, 20))
     waiting = await store.write(shop.create_payment())
     under_way = await store.write(shop.create_confirmed())
     export_store(database, out, "jsonl")
@@ -111,7 +111,7 @@ async def test_later_export_adds_new_and_changed_rows(store, shop, database, tmp
     await store.write(payments.expire([waiting.id], shop.at_us))
     await store.write(shop.settle(under_way, 50_000_000))
     back = await store.write(shop.refund(under_way, 50_000_000))
-    await store.write(exported.make_payments(shop, 5))
+    await store.write(export_stores.make_payments(shop, 5))
     written = export_store(database, out, "jsonl")
     assert written["payments"] == 2 + 5
     assert written["refunds"] == written["payouts"] == 1
@@ -143,7 +143,7 @@ async def test_each_refund_of_a_payment_is_a_row(store, shop, database, tmp_path
 
 async def test_a_payment_with_an_earlier_time_may_come_late(store, shop, database, tmp_path):
     out = tmp_path / "out"
-    await store.write(exported.make_payments(shop, 3))
+    await store.write(export_stores.make_payments(shop, 3))
     export_store(database, out, "jsonl")
     # its time is before those already exported, but it was committed later
     late = replace(shop, at_us=shop.at_us - 5 * MINUTE_US, seed=8)
@@ -211,7 +211,7 @@ async def test_rows_reverted_by_a_reorg_are_exported_again(store, shop, database
     )
     export_store(database, out, "jsonl")
     shop.at_us += 1000 * MINUTE_US
-    await store.write(exported.make_payments(shop, 1))
+    await store.write(export_stores.make_payments(shop, 1))
     export_store(database, out, "jsonl")
     await store.write(reorg.undo_settlements(CHAIN, [tx_hash], ([created.id], [tx_id]), shop.at_us))
     written = export_store(database, out, "jsonl")
@@ -225,7 +225,7 @@ async def test_rows_reverted_by_a_reorg_are_exported_again(store, shop, database
 
 
 async def test_parts_are_as_long_as_they_may_be(store, shop, database, tmp_path):
-    await store.write(exported.make_payments(shop, 1500))
+    await store.write(export_stores.make_payments(shop, 1500))
     out = tmp_path / "out"
     export_store(database, out, "jsonl", part_rows=1000)
     assert len(list((out / "events").iterdir())) > 2
@@ -240,9 +240,9 @@ async def test_parts_are_as_long_as_they_may_be(store, shop, database, tmp_path)
 
 async def test_new_rows_may_go_elsewhere(store, shop, database, tmp_path):
     first, second = tmp_path / "first", tmp_path / "second"
-    await store.write(exported.make_payments(shop, 10))
+    await store.write(export_stores.make_payments(shop, 10))
     export_store(database, first, "jsonl")
-    await store.write(exported.make_payments(shop, 10))
+    await store.write(export_stores.make_payments(shop, 10))
     written = export_store(database, second, "parquet", since=first / "export.json")
     assert written["payments"] == 10
     # numbers continue: of rows with one key the highest number counts, in any folder
@@ -263,7 +263,7 @@ async def test_blocks_without_hashes_are_distinguished_by_height(store, shop, da
 
 
 async def test_some_tables_may_be_enough(store, shop, database, tmp_path):
-    await store.write(exported.make_payments(shop, 10))
+    await store.write(export_stores.make_payments(shop, 10))
     out = tmp_path / "out"
     assert export_store(database, out, "csv", "ledger", "payments").keys() == {"payments", "ledger"}
     assert {item.name for item in out.iterdir() if item.is_dir()} == {"payments", "ledger"}

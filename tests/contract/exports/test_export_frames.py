@@ -9,15 +9,15 @@ import polars as pl
 import pytest
 from florin_server.features.exports.service import folder, frames
 
-from tests.support import exported
-from tests.support.exported import FEE, export_store, sum_postings
+from tests.support import export_stores
+from tests.support.export_stores import FEE, export_store, sum_postings
 
 PAID = 50_000_000
 
 
 @pytest.fixture
 async def shop(store, shop):
-    await store.write(exported.make_payments(shop, 30))
+    await store.write(export_stores.make_payments(shop, 30))
     return shop
 
 
@@ -32,13 +32,13 @@ async def test_every_format_is_the_same_frame(shop, database, tmp_path):
         )
         assert csv.equals(jsonl), name
         assert csv.equals(parquet), name
-        with exported.open_origin(database) as origin:
+        with export_stores.open_origin(database) as origin:
             straight = frames.read_origin(origin, name)
         assert straight.sort_by(keys(name)).equals(csv.sort_by(keys(name))), name
 
 
 def keys(name):
-    return [(key, "ascending") for key in exported.TABLES[name].key]
+    return [(key, "ascending") for key in export_stores.TABLES[name].key]
 
 
 async def test_rewritten_row_is_returned_once(store, shop, database, tmp_path):
@@ -88,11 +88,11 @@ async def test_schema_contains_units_and_meanings(shop, database, tmp_path):
 
 
 async def test_tables_can_be_read_directly_without_an_export(store, shop, database):
-    with exported.open_origin(database) as origin:
+    with export_stores.open_origin(database) as origin:
         assert frames.read_origin(origin, "payments").num_rows == 30
         assert frames.read_origin(origin, "blocks").num_rows == 21
         assert "success_url" in frames.read_origin(origin, "payments", personal=True).column_names
-        assert "add --personal" in exported.get_refusal(
+        assert "add --personal" in export_stores.get_refusal(
             lambda: frames.read_origin(origin, "buyer_data")
         )
         assert frames.read_origin(origin, "buyer_data", personal=True).num_rows == 0

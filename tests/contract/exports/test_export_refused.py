@@ -13,15 +13,17 @@ from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.reading import SqliteStoreReader
 from florin_server.features.exports.service import frames
 
-from tests.support import exported, store_kit
-from tests.support.exported import ExportStoreBuilder, export_store, get_refusal
+from tests.support import export_stores, store_factories
+from tests.support.export_stores import ExportStoreBuilder, export_store, get_refusal
 
 
 @pytest.fixture
 async def database(tmp_path):
-    async with store_kit.open_engine_store("sqlite", tmp_path) as store:
+    async with store_factories.open_engine_store("sqlite", tmp_path) as store:
         await store.write(
-            exported.make_payments(ExportStoreBuilder(await store_kit.acquire_lease(store)), 3)
+            export_stores.make_payments(
+                ExportStoreBuilder(await store_factories.acquire_lease(store)), 3
+            )
         )
     return tmp_path / "florin.db"
 

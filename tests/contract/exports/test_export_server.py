@@ -16,7 +16,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.features.exports.service import frames
 from grpc_status import rpc_status
 
-from tests.support.exported import get_refusal
+from tests.support.export_stores import get_refusal
 
 ENV = {server.PARTNER_KEY_VARIABLE: "fl_test_pk_1", server.MERCHANT_ID_VARIABLE: "mrch_1"}
 HUGE = 2**256 - 1

@@ -19,7 +19,7 @@ WATCH = SERVICE.methods_by_name["WatchPayment"]
 ASK = payment_pb2.GetPaymentStatusRequest(payment_id="pay_1")
 LOOK = payment_pb2.WatchPaymentRequest(payment_id="pay_1")
 ANSWER = payment_pb2.GetPaymentStatusResponse(is_final=True)
-CALLER = contextvars.ContextVar("caller", default="nobody")
+CALLER = contextvars.ContextVar("caller", default="anonymous")
 
 
 def event(version: int) -> payment_pb2.WatchPaymentResponse:
@@ -34,7 +34,7 @@ class Recording(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation, handler_call_details):
         self.log.append(f"{self.name} {handler_call_details.method.rpartition('/')[2]}")
-        CALLER.set(dict(handler_call_details.invocation_metadata).get("api-key", "nobody"))
+        CALLER.set(dict(handler_call_details.invocation_metadata).get("api-key", "anonymous"))
         return await continuation(handler_call_details)
 
 

@@ -8,7 +8,7 @@ import itertools
 import pytest
 from grpc_rest_gateway import GatewaySettings, JsonProfile, PlainResponse
 
-from tests.support.gateway_lab import KEY, open_gateway
+from tests.support.gateway_harness import KEY, open_gateway
 
 pytestmark = pytest.mark.long
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.gateway_lab import KEY, open_gateway
-from tests.support.raw import parse_response
+from tests.support.gateway_harness import KEY, open_gateway
+from tests.support.raw_http import parse_response
 
 PATH = "/v1/merchants/mrch_1/payments"
 OLD = {"X-Api-Key": "secret"}

@@ -8,8 +8,8 @@ import socket
 import pytest
 from grpc_rest_gateway import GatewaySettings, GuardSettings, ServerSettings
 
-from tests.support.gateway_lab import open_gateway
-from tests.support.raw import parse_response
+from tests.support.gateway_harness import open_gateway
+from tests.support.raw_http import parse_response
 
 pytestmark = pytest.mark.long
 

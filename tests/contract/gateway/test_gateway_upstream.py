@@ -17,7 +17,7 @@ from florin_server.app.servers.upstream import UpstreamConnection
 from grpc_rest_gateway.forwarded import TrustedProxies
 
 from tests.support.authority import CertificateAuthority
-from tests.support.gateway_lab import KEY, StubPaymentService, register_service
+from tests.support.gateway_harness import KEY, StubPaymentService, register_service
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.long
@@ -217,13 +217,13 @@ async def test_caller_address_is_forwarded_only_by_a_gateway_with_a_token():
             async with front(f"127.0.0.1:{port}", token=token) as ask:
                 assert await works(ask)
             _, _, metadata = service.seen[-1]
-            result = {key: value for key, value in metadata.items() if key in TOLD}
-            assert result.keys() == (TOLD if token else set())
+            result = {key: value for key, value in metadata.items() if key in TRUSTED_METADATA}
+            assert result.keys() == (TRUSTED_METADATA if token else set())
             assert result.get("gateway-token", "") == token
             assert result.get("client-address", "ipv4:127.0.0.1:").startswith("ipv4:127.0.0.1:")
 
 
-TOLD = {"client-address", "gateway-token"}
+TRUSTED_METADATA = {"client-address", "gateway-token"}
 PEER, NAMED = "ipv4:198.51.100.1:1", "ipv4:192.0.2.1:1"
 
 

@@ -8,8 +8,8 @@ import pytest
 from florin.v1 import payment_pb2
 from grpc_rest_gateway import GatewaySettings, ServerSettings
 
-from tests.support.gateway_lab import KEY, open_gateway
-from tests.support.raw import parse_response
+from tests.support.gateway_harness import KEY, open_gateway
+from tests.support.raw_http import parse_response
 
 pytestmark = pytest.mark.long
 

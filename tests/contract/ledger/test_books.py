@@ -16,8 +16,8 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.ledger.worker import BookKeeper
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import CHAIN, EURO, TOKEN, make_refusal, make_reply
-from tests.support.payout_lab import BUYER, FLOAT, SHOP, TREASURY, open_payout_harness
+from tests.support.evm_harness import CHAIN, EURO, TOKEN, make_refusal, make_reply
+from tests.support.payout_harness import BUYER, FLOAT, SHOP, TREASURY, open_payout_harness
 from tests.support.until import wait_until
 
 COIN = f"{CHAIN}/slip44:60"

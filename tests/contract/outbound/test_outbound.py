@@ -8,17 +8,17 @@ import ssl
 import time
 
 import pytest
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.outbound import (
     AddressBusy,
     RequestFailed,
     RequestFault,
     SafeHttpClient,
 )
-from florin_server.base.outbound.reach import AddressPolicy
 from florin_server.base.outbound.resolver import DnsResolver, get_network
 
-from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.authority import CertificateAuthority
+from tests.support.http_stub import hang, make_stub_response, send_endless_body, serve_stub
 
 LOOPBACK = AddressPolicy.from_cidrs(["127.0.0.0/8"])
 
@@ -205,11 +205,11 @@ async def test_headers_have_an_end_too(headers):
         await asyncio.Event().wait()
 
     async with serve_stub(say) as server:
-        begun = time.monotonic()
+        started_s = time.monotonic()
         address = f"http://127.0.0.1:{server.port}/"
         refused = await fault_of(SafeHttpClient(LOOPBACK), address, timeout_s=1.0)
         assert refused.fault in {RequestFault.TIMEOUT, RequestFault.NO_HTTP}
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - started_s < 5
 
 
 async def test_unresponsive_server_times_out():

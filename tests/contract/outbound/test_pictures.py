@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from florin_server.base.outbound import decoder, pictures
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.decoder import BYTES_MAX, SIDE_PX
 from florin_server.base.outbound.outbound import SafeHttpClient
 from florin_server.base.outbound.pictures import (
@@ -17,11 +18,10 @@ from florin_server.base.outbound.pictures import (
     fetch_picture,
     shrink_picture,
 )
-from florin_server.base.outbound.reach import AddressPolicy
 from PIL import Image
 
-from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.authority import CertificateAuthority
+from tests.support.http_stub import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.pictures import (
     RED,
     make_noise,
@@ -140,7 +140,7 @@ async def test_a_decoder_that_hangs_is_ended(monkeypatch, tmp_path):
 
 async def test_the_decoder_knows_no_secret_of_ours(monkeypatch, tmp_path):
     monkeypatch.setenv("FLORIN_STORE", "postgresql://secret")
-    result = tmp_path / "told"
+    result = tmp_path / "result"
     result.write_text(f"#!/bin/sh\n/usr/bin/env > {tmp_path}/env\n")
     result.chmod(0o700)
     monkeypatch.setattr(sys, "executable", str(result))

@@ -15,7 +15,7 @@ from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.settlement.chain_txs import LedgerPosting, TxState
 from florin_server.money.ledger.store import ledger
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     ETHER,
     EURO,
@@ -25,9 +25,8 @@ from tests.support.evm_lab import (
     make_reply,
     to_account,
 )
-from tests.support.hostile import BURNS_FOR_A_PRICE
-from tests.support.payout_lab import BUYER, FLOAT, SHOP, TREASURY, TREASURY_KEY, open_payout_harness
-from tests.support.payout_steps import (
+from tests.support.hostile_accounts import BURNS_FOR_A_PRICE
+from tests.support.payout_actions import (
     COIN,
     MOODY,
     RECEIPT,
@@ -35,6 +34,14 @@ from tests.support.payout_steps import (
     change_logs,
     get_waiting_reason,
     send_transaction_first,
+)
+from tests.support.payout_harness import (
+    BUYER,
+    FLOAT,
+    SHOP,
+    TREASURY,
+    TREASURY_KEY,
+    open_payout_harness,
 )
 
 # stores 20 words for each sender of coin
@@ -271,7 +278,7 @@ async def test_a_transfer_that_fails_on_chain_waits_again(desk):
     await desk.turn()
     (sent,) = await desk.transactions()
     # it refuses coin from the block of the transfer on
-    from tests.support.settler_steps import HIGH_FEE
+    from tests.support.settlement_actions import HIGH_FEE
 
     await send_transaction_first(desk, moody, HIGH_FEE)
     await desk.mine(4)

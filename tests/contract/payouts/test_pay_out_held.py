@@ -10,8 +10,8 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.service import payouts
 from florin_server.money.payouts.store import held_money
 
-from tests.support.evm_lab import CHAIN, TOKEN, to_account
-from tests.support.payout_lab import BUYER, SHOP, PayoutHarness, open_payout_harness
+from tests.support.evm_harness import CHAIN, TOKEN, to_account
+from tests.support.payout_harness import BUYER, SHOP, PayoutHarness, open_payout_harness
 
 
 @pytest.fixture

@@ -19,20 +19,20 @@ from florin_server.operations.service import leases as operator
 from florin_server.operations.store import leases
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     CHAIN,
     MERCHANT,
 )
 from tests.support.health import has_condition
-from tests.support.payout_lab import (
+from tests.support.payout_actions import (
+    SEND,
+    get_waiting_reason,
+)
+from tests.support.payout_harness import (
     BUYER,
     TREASURY,
     PayoutHarness,
     open_payout_harness,
-)
-from tests.support.payout_steps import (
-    SEND,
-    get_waiting_reason,
 )
 
 LEASE = f"relayer:{CHAIN}:{TREASURY.address}"

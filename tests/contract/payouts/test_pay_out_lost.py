@@ -11,9 +11,9 @@ from florin_server.money.settlement.worker.key_nonces import recover
 from florin_server.operations.store import executors
 from florin_server.rails.evm.known_contracts import DEPLOYER
 
-from tests.support.evm_lab import CHAIN, MERCHANT, RELAYER, TOKEN, to_account
-from tests.support.payout_lab import BUYER, TREASURY, TREASURY_KEY, open_payout_harness
-from tests.support.payout_steps import COIN
+from tests.support.evm_harness import CHAIN, MERCHANT, RELAYER, TOKEN, to_account
+from tests.support.payout_actions import COIN
+from tests.support.payout_harness import BUYER, TREASURY, TREASURY_KEY, open_payout_harness
 
 OTHER = "mrch_other"
 GWEI = 10**9

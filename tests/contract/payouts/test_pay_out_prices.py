@@ -7,10 +7,10 @@ from florin_server.domain.payouts.payout import PayoutKind
 from florin_server.money.ledger.store import ledger
 
 from tests.support.chains import EmbeddedChains
-from tests.support.evm_lab import TOKEN, to_account
+from tests.support.evm_harness import TOKEN, to_account
 from tests.support.fee_token import SETTINGS, choose_fee_token, make_tempo_chains
-from tests.support.payout_lab import BUYER, TREASURY, TREASURY_KEY, open_payout_harness
-from tests.support.payout_steps import COIN
+from tests.support.payout_actions import COIN
+from tests.support.payout_harness import BUYER, TREASURY, TREASURY_KEY, open_payout_harness
 
 PRICES = GasSchedule(97_920, 183_600, 64)
 

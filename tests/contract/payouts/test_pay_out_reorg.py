@@ -16,10 +16,22 @@ from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.service import payouts as service
 from florin_server.money.settlement.store import reorg
 
-from tests.support.evm_lab import CHAIN, MERCHANT, TOKEN, make_refusal, to_account
-from tests.support.payout_lab import BUYER, SHOP, TREASURY_KEY, PayoutHarness, open_payout_harness
-from tests.support.payout_steps import COIN, MOODY, SEND, get_waiting_reason, send_transaction_first
-from tests.support.settler_steps import HIGH_FEE
+from tests.support.evm_harness import CHAIN, MERCHANT, TOKEN, make_refusal, to_account
+from tests.support.payout_actions import (
+    COIN,
+    MOODY,
+    SEND,
+    get_waiting_reason,
+    send_transaction_first,
+)
+from tests.support.payout_harness import (
+    BUYER,
+    SHOP,
+    TREASURY_KEY,
+    PayoutHarness,
+    open_payout_harness,
+)
+from tests.support.settlement_actions import HIGH_FEE
 
 CONFIRMATIONS = 3
 

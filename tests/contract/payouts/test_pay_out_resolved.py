@@ -11,9 +11,9 @@ from florin_server.domain.payouts.payout import Payout, PayoutStatus
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.service import payouts as service
 
-from tests.support.evm_lab import CHAIN, TOKEN
-from tests.support.payout_lab import SHOP, PayoutHarness, open_payout_harness
-from tests.support.payout_steps import RECEIPT, change_logs, is_notified
+from tests.support.evm_harness import CHAIN, TOKEN
+from tests.support.payout_actions import RECEIPT, change_logs, is_notified
+from tests.support.payout_harness import SHOP, PayoutHarness, open_payout_harness
 
 
 @pytest.fixture

@@ -16,9 +16,9 @@ from florin_server.money.payouts.service import payouts as service
 from florin_server.money.payouts.store import balances
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import CHAIN, EURO, MERCHANT, TOKEN, to_account
-from tests.support.payout_lab import BUYER, SHOP, PayoutHarness, open_payout_harness
-from tests.support.payout_steps import get_waiting_reason, is_notified
+from tests.support.evm_harness import CHAIN, EURO, MERCHANT, TOKEN, to_account
+from tests.support.payout_actions import get_waiting_reason, is_notified
+from tests.support.payout_harness import BUYER, SHOP, PayoutHarness, open_payout_harness
 
 S = 1_000_000
 MISSING = "this installation has no treasury key for the chain"

@@ -18,7 +18,7 @@ from florin_server.money.payouts.store.payouts import PayoutOutcome
 from florin_server.money.settlement.store import token_accounts
 from florin_server.money.settlement.store.chain_txs import ItemsUnavailable
 
-from tests.support.store_kit import ASSET, CHAIN, LATER_US, NOW_US, PAYER
+from tests.support.store_factories import ASSET, CHAIN, LATER_US, NOW_US, PAYER
 
 CAPS = DailyOpeningCaps(10, 10, 10)
 PLACE = AssetAccount(ASSET, PAYER)

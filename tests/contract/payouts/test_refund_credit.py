@@ -11,9 +11,9 @@ from florin_server.money.payouts.store import payouts
 from florin_server.settings import Settings
 from pydantic import ValidationError
 
-from tests.support.evm_lab import TOKEN
-from tests.support.payout_lab import SHOP, open_payout_harness
-from tests.support.payout_steps import get_waiting_reason
+from tests.support.evm_harness import TOKEN
+from tests.support.payout_actions import get_waiting_reason
+from tests.support.payout_harness import SHOP, open_payout_harness
 
 
 async def test_merchant_refunds_up_to_its_configured_credit(tmp_path):

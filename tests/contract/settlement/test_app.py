@@ -11,13 +11,13 @@ from florin_server.app.app import build_app, build_core
 from florin_server.app.core import App
 from florin_server.base.clock import SystemClock
 from florin_server.money.ledger.worker import BookKeeper
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payouts.worker.pay_out import PayoutWorker
 from florin_server.money.settlement.worker.settle import ChainSettler
 from florin_server.settings import Settings
 
-from tests.support.evm_lab import CHAIN, RELAYER, open_lab
-from tests.support.payout_lab import TREASURY
+from tests.support.evm_harness import CHAIN, RELAYER, open_lab
+from tests.support.payout_harness import TREASURY
 from tests.support.service import run_service
 
 REGISTRIES = ("rails", "chains", "settlers", "payout_workers", "executors")

@@ -19,21 +19,21 @@ from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 from florin_server.rails.types import SettlementEvent
 
 from tests.support import postgres
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     PRICE,
     RELAYER,
     TOKEN,
     make_buyer,
     to_account,
 )
-from tests.support.settler_lab import (
+from tests.support.settlement_actions import HIGH_FEE, build_settlement_call, front_run
+from tests.support.settlement_harness import (
     CHAIN,
     MERCHANT,
     SettlementHarness,
     open_settlement_harness,
     remove_destination,
 )
-from tests.support.settler_steps import HIGH_FEE, build_settlement_call, front_run
 
 WALLET = make_buyer(77)
 GRACE_S = 300

@@ -22,16 +22,16 @@ from florin_server.money.payouts.store import balances
 from florin_server.money.payouts.store import payouts as stored_payouts
 from florin_server.money.settlement.store import settlement_items
 
-from tests.support.evm_lab import CHAIN, FEES, PRICE, TOKEN, make_buyer, sign_option, to_account
-from tests.support.held_steps import let_payment_lapse, put_blocklist
-from tests.support.settler_lab import (
+from tests.support.blocked_payers import let_payment_lapse, put_blocklist
+from tests.support.evm_harness import CHAIN, FEES, PRICE, TOKEN, make_buyer, sign_option, to_account
+from tests.support.settlement_harness import (
     MERCHANT,
     SHOP,
     SettlementHarness,
     open_settlement_harness,
     remove_destination,
 )
-from tests.support.stranger_steps import make_unconfirmed, settle_directly
+from tests.support.third_party_actions import make_unconfirmed, settle_directly
 
 WALLET = make_buyer(78)  # the signer in the tests of strangers
 FEE = 7 + PRICE // 100
@@ -153,9 +153,9 @@ async def test_a_release_settles_it(shop, own):
     payment, tx_hash = await paid(shop)
     item = await only(shop)
     done = await held_money.resolve(
-        shop.app, item.id, HeldMoneyState.RELEASED, "somebody else of that name"
+        shop.app, item.id, HeldMoneyState.RELEASED, "a namesake of the listed person"
     )
-    assert (done.state, done.note) == (HeldMoneyState.RELEASED, "somebody else of that name")
+    assert (done.state, done.note) == (HeldMoneyState.RELEASED, "a namesake of the listed person")
     ended = await shop.get_payment(payment)
     assert (ended.status, ended.tx_id, ended.failure_code) == ("succeeded", tx_hash, None)
     assert ended.settled_value == (PRICE - FEE if own else None)

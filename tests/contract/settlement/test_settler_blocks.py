@@ -17,7 +17,7 @@ from florin_server.money.settlement.worker.blocks import (
 from florin_server.rails.types import ChainHead
 
 from tests.support.block_chain import InMemoryChain, follower, make_mined, make_paid
-from tests.support.settler_steps import look_until_current
+from tests.support.settlement_actions import look_until_current
 
 
 @pytest.fixture
@@ -121,7 +121,7 @@ async def test_facts_of_a_block_are_requested_together_and_once_per_look():
     assert await agreement.is_agreed(make_paid())
     assert chain.fact_queries == [{make_paid(), make_paid("b"), make_mined()}]
     assert await agreement.is_agreed(make_mined())
-    # facts on which nodes disagree are forgotten, and not asked for again until the next look
+    # facts on which nodes disagree are forgotten, and not requested again until the next look
     assert evidence.settlement_events == {"a": [make_paid()]}
     assert not await agreement.is_agreed(make_paid("b"))
     assert len(chain.fact_queries) == 1
@@ -130,7 +130,7 @@ async def test_facts_of_a_block_are_requested_together_and_once_per_look():
     assert await agreement.is_agreed(make_paid("b"))
     assert chain.fact_queries[1:] == [{make_paid("b")}]
     assert len(chain.fact_queries) == 2
-    # a fact that no block showed is also asked for
+    # a fact that no block showed is also requested
     assert not await agreement.is_agreed(make_mined("0xunseen"))
     agreement.drop_below(5)
     assert await agreement.is_agreed(make_paid())

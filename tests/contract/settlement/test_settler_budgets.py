@@ -11,8 +11,9 @@ from florin_server.features.monitoring.service import system
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.settlement.store import gas
 
-from tests.support.evm_lab import make_buyer, to_account
-from tests.support.gas_lab import (
+from tests.support.contract_accounts import make_account_by_factory, make_contract_account
+from tests.support.evm_harness import make_buyer, to_account
+from tests.support.gas_burners import (
     EVIL,
     HONEST,
     ONE,
@@ -33,11 +34,10 @@ from tests.support.gas_lab import (
     send_first,
     set_budgets,
 )
-from tests.support.hostile import (
+from tests.support.hostile_accounts import (
     make_burns_when_rich,
 )
-from tests.support.settler_lab import BUYER, SettlementHarness, open_settlement_harness
-from tests.support.smart import make_account_by_factory, make_contract_account
+from tests.support.settlement_harness import BUYER, SettlementHarness, open_settlement_harness
 
 
 @pytest.fixture

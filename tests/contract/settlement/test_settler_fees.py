@@ -17,10 +17,10 @@ from florin_server.operations.store import leases
 from florin_server.rails.evm.sending.transactions import parse_fees
 from florin_server.rails.types import GasShortage, RailUnavailable
 
-from tests.support.evm_lab import CHAIN, PRICE, RELAYER, make_buyer
-from tests.support.fee_steps import SECOND, count_open_by_sender, get_booked_gas, get_spent
+from tests.support.booked_gas import SECOND, count_open_by_sender, get_booked_gas, get_spent
+from tests.support.evm_harness import CHAIN, PRICE, RELAYER, make_buyer
 from tests.support.health import has_condition
-from tests.support.settler_lab import MERCHANT, SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import MERCHANT, SettlementHarness, open_settlement_harness
 
 GWEI = 10**9
 WALLET = make_buyer(77)

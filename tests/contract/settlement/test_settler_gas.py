@@ -13,9 +13,9 @@ from eth_account.signers.local import LocalAccount
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.settlement.chain_txs import PayerKind
 
-from tests.support.evm_lab import ACCEPTS_ALL, RELAYER, make_buyer, make_refusal
-from tests.support.fee_steps import SECOND
-from tests.support.gas_lab import (
+from tests.support.booked_gas import SECOND
+from tests.support.evm_harness import ACCEPTS_ALL, RELAYER, make_buyer, make_refusal
+from tests.support.gas_burners import (
     EVIL,
     HONEST,
     ONE,
@@ -33,11 +33,11 @@ from tests.support.gas_lab import (
     send_first,
     switch_code,
 )
-from tests.support.hostile import (
+from tests.support.hostile_accounts import (
     BURNS_FOR_A_PRICE,
     make_burns_from_block,
 )
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 
 @pytest.fixture
@@ -283,7 +283,7 @@ async def test_payer_settling_first_is_charged_for_the_failed_transaction(shop):
     assert (await get_budget_usage(shop)).total_failed_gas > 0
 
 
-async def test_a_transaction_of_many_that_is_reverted_is_nobodys_fault(shop, caplog):
+async def test_reverted_transaction_of_many_payments_is_charged_to_no_payer(shop, caplog):
     paid = [await shop.create_processing_payment(make_buyer(300 + number)) for number in range(4)]
     await shop.fault(kind="revert", times=1)
     await shop.turn()

@@ -7,17 +7,17 @@ from florin_sandbox.devnet.evm.schedule import GasSchedule
 from florin_server.money.ledger.store import ledger
 
 from tests.support.chains import EmbeddedChains
-from tests.support.evm_lab import RELAYER, TOKEN, make_buyer
+from tests.support.contract_accounts import ContractAccount, make_contract_account
+from tests.support.evm_harness import RELAYER, TOKEN, make_buyer
 from tests.support.fee_token import SETTINGS, make_tempo_chains
-from tests.support.gas_lab import (
+from tests.support.gas_burners import (
     allow_account_creation,
     confirm_uncreated_account,
     count_broadcasts,
     get_budget_usage,
     get_refusal,
 )
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
-from tests.support.smart import ContractAccount, make_contract_account
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from florin_server.features.monitoring.service import health, system
 from florin_server.operations.service.executors import pause, resume
 from florin_server.rails.types import GasShortage
 
-from tests.support.evm_lab import RELAYER, make_buyer
-from tests.support.settler_lab import CHAIN, SettlementHarness, open_settlement_harness
+from tests.support.evm_harness import RELAYER, make_buyer
+from tests.support.settlement_harness import CHAIN, SettlementHarness, open_settlement_harness
 
 EXECUTOR = f"{CHAIN}:{RELAYER.address}"
 
@@ -101,7 +101,7 @@ async def test_other_words_change_no_alarm(shop, monkeypatch):
 
 async def test_a_confirm_looks_at_no_other_payment(shop, monkeypatch):
     def refuse():
-        raise AssertionError("a confirm asked for the health of the chain")
+        raise AssertionError("a confirm requested the health of the chain")
 
     await shop.create_processing_payment(make_buyer(5))
     with monkeypatch.context() as patched:

@@ -6,9 +6,9 @@ import pytest
 from florin_server.compliance.screening import store as blocklists
 from florin_server.domain.screening.blocklist import ScreeningList, find_address
 
-from tests.support.evm_lab import make_buyer
-from tests.support.held_steps import let_payment_lapse, put_blocklist
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.blocked_payers import let_payment_lapse, put_blocklist
+from tests.support.evm_harness import make_buyer
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 WALLET, OTHER = make_buyer(81), make_buyer(82)
 HELD = "payments not sent because their payers are blocked: 1"

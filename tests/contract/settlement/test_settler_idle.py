@@ -6,9 +6,9 @@ import pytest
 from florin_server.rails.evm.settings import EvmCoinSettings
 
 from tests.support.block_chain import InMemoryChain, follower, make_mined, make_paid
-from tests.support.evm_lab import make_reply
-from tests.support.settler_lab import open_settlement_harness
-from tests.support.settler_steps import make_coin_offer, send_payment
+from tests.support.evm_harness import make_reply
+from tests.support.settlement_actions import make_coin_offer, send_payment
+from tests.support.settlement_harness import open_settlement_harness
 
 
 @pytest.fixture

@@ -10,8 +10,13 @@ from florin_server.money.settlement.store import settlement_items
 from florin_server.rails.evm.larger_amounts import LargerAmounts
 from florin_server.rails.evm.rail import EvmRail
 
-from tests.support.evm_lab import RELAYER, make_buyer, to_account
-from tests.support.settler_lab import BUYER, CHAIN, SettlementHarness, open_settlement_harness
+from tests.support.evm_harness import RELAYER, make_buyer, to_account
+from tests.support.settlement_harness import (
+    BUYER,
+    CHAIN,
+    SettlementHarness,
+    open_settlement_harness,
+)
 
 FINAL_S, LARGER_S, LARGEST_S = 30, 60, 90
 # in cents, around a bound of 1.51 dollars

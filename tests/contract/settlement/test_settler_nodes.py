@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.evm_lab import (
+from tests.support.evm_harness import (
     make_buyer,
     make_refusal,
     make_reply,
 )
-from tests.support.settler_lab import (
+from tests.support.settlement_actions import front_run
+from tests.support.settlement_harness import (
     open_settlement_harness,
 )
-from tests.support.settler_steps import front_run
 
 EVERYTHING = frozenset(
     {"eth_getBlockByNumber", "eth_blockNumber", "eth_sendRawTransaction", "eth_getTransactionCount"}

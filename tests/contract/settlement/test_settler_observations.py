@@ -10,8 +10,13 @@ from florin_server.money.settlement.worker.observations import ChainObservations
 from florin_server.operations.store import observed
 from florin_server.rails.evm.rail import EvmRail
 
-from tests.support.evm_lab import RELAYER, make_buyer, to_account
-from tests.support.settler_lab import BUYER, CHAIN, SettlementHarness, open_settlement_harness
+from tests.support.evm_harness import RELAYER, make_buyer, to_account
+from tests.support.settlement_harness import (
+    BUYER,
+    CHAIN,
+    SettlementHarness,
+    open_settlement_harness,
+)
 
 FINAL_S = 30
 

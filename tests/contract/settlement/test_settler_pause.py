@@ -9,9 +9,14 @@ from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.money.payments.store import simulation
 from florin_server.operations.service.executors import list_executors, pause, resume
 
-from tests.support.evm_lab import PRICE, RELAYER, make_buyer, make_refusal
-from tests.support.settler_lab import CHAIN, MERCHANT, SettlementHarness, open_settlement_harness
-from tests.support.settler_steps import front_run
+from tests.support.evm_harness import PRICE, RELAYER, make_buyer, make_refusal
+from tests.support.settlement_actions import front_run
+from tests.support.settlement_harness import (
+    CHAIN,
+    MERCHANT,
+    SettlementHarness,
+    open_settlement_harness,
+)
 
 WALLET, OTHER = make_buyer(77), make_buyer(78)
 EXECUTOR = f"{CHAIN}:{RELAYER.address}"

@@ -9,8 +9,8 @@ from eth_account import Account
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.settlement.store import settlement_items
 
-from tests.support.evm_lab import CHAIN, make_buyer
-from tests.support.settler_lab import SettlementHarness, open_settlement_harness
+from tests.support.evm_harness import CHAIN, make_buyer
+from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 GWEI = 10**9
 WALLET = make_buyer(77)
@@ -40,7 +40,7 @@ async def dead(shop: SettlementHarness, monkeypatch):
     raw = bytes(Account.sign_transaction(rival, b"\x52" * 32).raw_transaction)
 
     async def breaks(*_):
-        raise ValueError("nobody expects that")
+        raise ValueError("unexpected error")
 
     with monkeypatch.context() as broken:
         broken.setattr(shop.lab.rail.observer, "cannot_be_mined", breaks)
@@ -84,6 +84,6 @@ async def test_sender_prepares_again_once_its_preparation_is_quarantined(shop):
     await queue.send([], fill, lambda: settlement_items.claim(()))
     assert queue.has_preparatory
     (tx,) = await shop.transactions()
-    error = ValueError("nobody expects that")
+    error = ValueError("unexpected error")
     await shop.app.quarantine.add(QuarantinedItemKind.TRANSACTION, CHAIN, tx.id, "end", error)
     assert not queue.has_preparatory

@@ -16,16 +16,16 @@ from florin_server.features.monitoring.service import quarantine as items
 from florin_server.money.ledger.store import ledger
 from florin_server.money.settlement.store import chain_txs, reorg, settlement_items
 
-from tests.support.evm_lab import CHAIN, PRICE, RELAYER, TOKEN, make_buyer, to_account
-from tests.support.fee_steps import get_booked_gas, get_spent
-from tests.support.settler_lab import (
+from tests.support.booked_gas import get_booked_gas, get_spent
+from tests.support.evm_harness import CHAIN, PRICE, RELAYER, TOKEN, make_buyer, to_account
+from tests.support.settlement_actions import front_run
+from tests.support.settlement_harness import (
     MERCHANT,
     SHOP,
     SettlementHarness,
     open_settlement_harness,
     remove_destination,
 )
-from tests.support.settler_steps import front_run
 
 WALLET = make_buyer(77)
 CONFIRMATIONS = 3

@@ -6,9 +6,9 @@ import pytest
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.evm_lab import make_buyer
-from tests.support.fee_steps import SECOND
-from tests.support.settler_lab import CHAIN, open_settlement_harness
+from tests.support.booked_gas import SECOND
+from tests.support.evm_harness import make_buyer
+from tests.support.settlement_harness import CHAIN, open_settlement_harness
 
 SEND = "eth_sendRawTransaction"
 WALLET = make_buyer(77)

@@ -18,7 +18,7 @@ from florin_server.db.engine.query import operation
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.ledger.store import ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.fetch import fetch
 from florin_server.money.payments.store import payments
@@ -30,9 +30,8 @@ from florin_server.rails.evm.settings import EvmCoinSettings
 from florin_server.rails.types import SettlementEvent
 
 from tests.support import postgres
-from tests.support.evm_lab import CHAIN, PRICE, TOKEN, make_buyer, make_reply, sign_option
-from tests.support.settler_lab import BUYER, SettlementHarness, open_settlement_harness
-from tests.support.settler_steps import (
+from tests.support.evm_harness import CHAIN, PRICE, TOKEN, make_buyer, make_reply, sign_option
+from tests.support.settlement_actions import (
     ETHER,
     TTL_S,
     WALLET,
@@ -41,6 +40,7 @@ from tests.support.settler_steps import (
     make_offer,
     send_payment,
 )
+from tests.support.settlement_harness import BUYER, SettlementHarness, open_settlement_harness
 
 MUTE = "00"  # code that accepts every call and returns nothing
 GRACE_S = 300
@@ -420,7 +420,7 @@ async def test_twenty_thousand_foreign_events_are_dropped(shop, monkeypatch):
     """Each event is looked up once, by index, in its own block."""
     payment, option = await dollar(shop)
     rail, numbers, looked_up = shop.lab.rail, iter(range(10**6)), []
-    block, by_reference = rail.blocks.find_block, direct_payments.offered.list_by_reference
+    block, by_reference = rail.blocks.find_block, direct_payments.offered_options.list_by_reference
     glance = rail.blocks.poll_head
 
     async def flooded(number):
@@ -454,7 +454,7 @@ async def test_twenty_thousand_foreign_events_are_dropped(shop, monkeypatch):
 
     monkeypatch.setattr(rail.blocks, "find_block", flooded)
     monkeypatch.setattr(rail.blocks, "poll_head", busy)
-    monkeypatch.setattr(direct_payments.offered, "list_by_reference", counted)
+    monkeypatch.setattr(direct_payments.offered_options, "list_by_reference", counted)
     await shop.turn()
     looked_up.clear()
     for _ in range(BLOCKS // 50):

@@ -17,11 +17,17 @@ from florin_server.rails.types import RailUnavailable
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 
-from tests.support.evm_lab import make_refusal, make_reply
+from tests.support.evm_harness import make_refusal, make_reply
 from tests.support.solana import ASSETS, SolanaTestWallet, list_instructions
 from tests.support.solana_answers import make_error_change, make_result_change
-from tests.support.solana_kit import TOKEN, TOKEN_2022, get_token_account, make_payment, make_wallet
-from tests.support.solana_lab import (
+from tests.support.solana_devnet import (
+    TOKEN,
+    TOKEN_2022,
+    get_token_account,
+    make_payment,
+    make_wallet,
+)
+from tests.support.solana_rail_harness import (
     FINAL,
     MERCHANT,
     PRICE,

@@ -8,7 +8,7 @@ import pytest
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.errors import ApiError
 from florin_server.domain.settlement.chain_txs import ChainTx, TxState
-from florin_server.money.payouts.service.opening import list_receiving_accounts
+from florin_server.money.payouts.service.account_opening import list_receiving_accounts
 from florin_server.rails.solana.paying.message import WalletBounds, is_acceptable
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.sending.signer import SolanaSigner
@@ -31,8 +31,8 @@ from tests.support.solana import (
     rebuild_transaction,
 )
 from tests.support.solana_answers import make_result_change
-from tests.support.solana_kit import get_token_account, make_coin_transfer, make_wallet
-from tests.support.solana_lab import (
+from tests.support.solana_devnet import get_token_account, make_coin_transfer, make_wallet
+from tests.support.solana_rail_harness import (
     FINAL,
     MERCHANT,
     PRICE,
@@ -156,8 +156,8 @@ async def test_nothing_is_offered_that_a_receiver_cannot_take(
 
 async def test_of_tokens_nothing_is_too_little(lab):
     lab.transport.methods.clear()
-    nobody = str(make_wallet(7).pubkey())
-    asset, way = lab.rail.assets[ASSETS[0]], make_split(0, nobody)
+    unused_address = str(make_wallet(7).pubkey())
+    asset, way = lab.rail.assets[ASSETS[0]], make_split(0, unused_address)
     assert (
         await lab.rail.offers.check_receivable(
             asset, 1, way, list_receiving_accounts(asset.id, way)
@@ -210,7 +210,7 @@ CHANGES = {
     "two guards, as Solflare": (True, lambda own, keys: [guard(keys[1]), *own, guard(keys[1])]),
     "less": (False, coin_to(spl.parse_pubkey(MERCHANT), PRICE - FEE - 1)),
     "more": (False, coin_to(spl.parse_pubkey(MERCHANT), PRICE)),
-    "to somebody else": (False, coin_to(make_wallet(1).pubkey(), PRICE - FEE)),
+    "to another receiver": (False, coin_to(make_wallet(1).pubkey(), PRICE - FEE)),
     "by the relayer": (
         False,
         lambda own, keys: [

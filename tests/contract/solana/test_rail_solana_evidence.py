@@ -14,9 +14,9 @@ from florin_server.rails.types import ChainHead, RailUnavailable
 from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
 
-from tests.support.evm_lab import make_reply
+from tests.support.evm_harness import make_reply
 from tests.support.solana import SolanaTestWallet
-from tests.support.solana_lab import (
+from tests.support.solana_rail_harness import (
     FINAL,
     MERCHANT,
     PRICE,

@@ -7,8 +7,8 @@ from florin_sandbox.devnet.solana.faucet import GIFT_UNITS
 from florin_server.rails.solana.settings import SolanaCoinSettings
 
 from tests.support.solana import ASSETS, SolanaTestWallet
-from tests.support.solana_kit import TOKEN
-from tests.support.solana_lab import PRICE, make_split, open_lab
+from tests.support.solana_devnet import TOKEN
+from tests.support.solana_rail_harness import PRICE, make_split, open_lab
 
 USUAL = GIFT_UNITS * 10**6
 

@@ -10,8 +10,8 @@ from florin_server.rails.types import RailUnavailable
 
 from tests.support.solana import COIN, RENT, SolanaTestWallet
 from tests.support.solana_answers import make_result_change
-from tests.support.solana_kit import make_wallet
-from tests.support.solana_lab import FINAL, RELAYER, make_chain_settings, open_lab
+from tests.support.solana_devnet import make_wallet
+from tests.support.solana_rail_harness import FINAL, RELAYER, make_chain_settings, open_lab
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import pytest
 from florin_server.domain.errors import ApiError
 
 from tests.support.solana import ASSETS, SolanaTestWallet
-from tests.support.solana_kit import make_wallet
-from tests.support.solana_lab import PRICE, make_outputs, make_split, open_lab, sign_build
+from tests.support.solana_devnet import make_wallet
+from tests.support.solana_rail_harness import PRICE, make_outputs, make_split, open_lab, sign_build
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from florin_server.rails.solana.reading.node import SolanaNode
 from florin_server.rails.solana.sending.history import SolanaTreasuryHistory
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.solana_kit import make_wallet
-from tests.support.solana_lab import open_lab
+from tests.support.solana_devnet import make_wallet
+from tests.support.solana_rail_harness import open_lab
 
 SIGNATURE = "1" * 64
 

@@ -16,7 +16,7 @@ from florin_server.rails.types import RailUnavailable
 from tests.support import proxy as faults
 from tests.support.proxy import FaultyNodeProxy
 from tests.support.solana import SolanaTestWallet
-from tests.support.solana_lab import (
+from tests.support.solana_rail_harness import (
     FINAL,
     RELAYER,
     SolanaRailHarness,

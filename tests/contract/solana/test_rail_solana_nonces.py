@@ -18,11 +18,12 @@ from florin_server.rails.solana.sending.durable_nonces import RENT_MAX_LAMPORTS,
 from florin_server.rails.types import RailUnavailable
 from solders.instruction import Instruction
 
-from tests.support.evm_lab import make_reply
+from tests.support.evm_harness import make_reply
 from tests.support.solana import SolanaTestWallet, list_instructions, rebuild_transaction
 from tests.support.solana_answers import make_result_change
-from tests.support.solana_kit import make_payment, make_wallet
-from tests.support.solana_lab import (
+from tests.support.solana_devnet import make_payment, make_wallet
+from tests.support.solana_nonce_actions import accept_payment, advance_nonce, get_free_nonce
+from tests.support.solana_rail_harness import (
     FINAL,
     RELAYER,
     get_message,
@@ -31,7 +32,6 @@ from tests.support.solana_lab import (
     open_lab,
     sign_build,
 )
-from tests.support.solana_nonce_steps import accept_payment, advance_nonce, get_free_nonce
 
 
 @pytest.fixture

@@ -11,10 +11,12 @@ from florin_server.rails.solana.reading.gaps import HistoryGaps
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.types import SignedTransaction
 
-from tests.support.evm_lab import make_refusal
+from tests.support.evm_harness import make_refusal
 from tests.support.solana import SolanaTestWallet
-from tests.support.solana_kit import SolanaNodeError, make_coin_transfer, make_wallet, open_node
-from tests.support.solana_lab import (
+from tests.support.solana_devnet import SolanaNodeError, make_coin_transfer, make_wallet, open_node
+from tests.support.solana_nonce_actions import accept_payment as accepted_with_nonce
+from tests.support.solana_nonce_actions import advance_nonce
+from tests.support.solana_rail_harness import (
     FINAL,
     RELAYER,
     SolanaRailHarness,
@@ -22,12 +24,10 @@ from tests.support.solana_lab import (
     make_chain_tx,
     open_lab,
 )
-from tests.support.solana_nonce_steps import accept_payment as accepted_with_nonce
-from tests.support.solana_nonce_steps import advance_nonce
 
 LAPSED = "The transaction lapsed before it landed"
 USED_UP = "The transaction's nonce was used up before it landed"
-TOLD = "the node no longer has blocks that may contain our transactions"
+PRUNED_MESSAGE = "the node no longer has blocks that may contain our transactions"
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ async def test_a_payment_that_a_pruned_node_forgot_is_not_dead(lab, buyer, lande
     assert (await lab.node.status(tx.hash)) is None
     assert await lab.rail.observer.find_unpayable_reason(item, [issued]) is None
     assert not await lab.rail.observer.cannot_be_mined(tx, [issued])
-    assert lab.rail.nodes.disagreement.startswith(TOLD)
+    assert lab.rail.nodes.disagreement.startswith(PRUNED_MESSAGE)
     assert lab.rail.nodes.disagreement.endswith(": 1")
 
 
@@ -110,7 +110,7 @@ async def test_payment_with_a_used_nonce_is_not_dead_on_a_pruned_node(lab, buyer
         await advance_nonce(lab)
     await prune(lab)
     assert await lab.rail.observer.find_unpayable_reason(item, [issued]) is None
-    assert lab.rail.nodes.disagreement.startswith(TOLD)
+    assert lab.rail.nodes.disagreement.startswith(PRUNED_MESSAGE)
 
 
 async def test_payment_issued_after_the_pruned_history_lapses_normally(lab, buyer):
@@ -133,7 +133,7 @@ async def test_node_without_its_history_limit_proves_no_absence(lab, buyer):
         METHOD_NOT_FOUND, "no such method"
     )
     assert await lab.rail.observer.find_unpayable_reason(item, [issued]) is None
-    assert lab.rail.nodes.disagreement.startswith(TOLD)
+    assert lab.rail.nodes.disagreement.startswith(PRUNED_MESSAGE)
     lab.transport.changes.clear()
     assert await lab.rail.observer.find_unpayable_reason(item, [issued]) == LAPSED
 
@@ -170,7 +170,7 @@ async def test_a_transaction_of_our_own_is_judged_from_the_slot_of_its_blockhash
         # a transaction signed by an older release has no slot
         for since in (created.since_block, None):
             assert not await lab.rail.observer.cannot_be_mined(own(created, since), [])
-    assert lab.rail.nodes.disagreement.startswith(TOLD)
+    assert lab.rail.nodes.disagreement.startswith(PRUNED_MESSAGE)
 
 
 async def test_a_payout_that_a_pruned_node_forgot_is_not_sent_again(lab):
@@ -186,7 +186,7 @@ async def test_a_payout_that_a_pruned_node_forgot_is_not_sent_again(lab):
     await prune(lab)
     assert not await rail.payouts.cannot_be_mined(tx, created.lapses_at)
     assert not await rail.payouts.cannot_be_mined(own(created, None), created.lapses_at)
-    assert rail.nodes.disagreement.startswith(TOLD)
+    assert rail.nodes.disagreement.startswith(PRUNED_MESSAGE)
     await rail.close()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.money.payouts.service.opening import list_receiving_accounts
+from florin_server.money.payouts.service.account_opening import list_receiving_accounts
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.reading.receivers import list_opened_accounts
 from florin_server.rails.solana.sending.signer import SolanaSigner
@@ -11,8 +11,8 @@ from florin_server.rails.types import ReceiverUnavailable, TreasuryTransfer
 from solders.keypair import Keypair
 
 from tests.support.solana import ASSETS, SolanaTestWallet
-from tests.support.solana_kit import START_S, get_token_account, make_wallet
-from tests.support.solana_lab import (
+from tests.support.solana_devnet import START_S, get_token_account, make_wallet
+from tests.support.solana_rail_harness import (
     MERCHANT,
     PRICE,
     RELAYER,
@@ -26,7 +26,7 @@ from tests.support.solana_lab import (
 )
 
 NOW_US = START_S * 1_000_000
-TOLD = f"{MERCHANT} has no account for the token "
+NO_ACCOUNT_MESSAGE = f"{MERCHANT} has no account for the token "
 SEED = b"\x54" * 32
 
 
@@ -64,8 +64,8 @@ async def test_option_needs_an_existing_account_or_permission_to_open_an_account
     assert await obstacles(lab, everything) == [None, None]
     assert lab.transport.methods == []
     first, second = await obstacles(lab)
-    assert first.startswith(TOLD)
-    assert second.startswith(TOLD)
+    assert first.startswith(NO_ACCOUNT_MESSAGE)
+    assert second.startswith(NO_ACCOUNT_MESSAGE)
     assert await obstacles(lab, list_receiving_accounts(ASSETS[0], make_split())) == [None, second]
     await open_merchant(lab)
     assert await obstacles(lab) == [None, None]
@@ -133,7 +133,7 @@ async def test_a_payout_opens_an_account_only_if_it_may(lab, payer):
     account = f"{lab.rail.chain_id}:{MERCHANT}"
     plain = TreasuryTransfer("pout_1", ASSETS[0], account, PRICE)
     may = TreasuryTransfer("pout_1", ASSETS[0], account, PRICE, may_open_account=True)
-    assert (await payer.check_transfer(plain, [])).startswith(TOLD)
+    assert (await payer.check_transfer(plain, [])).startswith(NO_ACCOUNT_MESSAGE)
     with pytest.raises(ReceiverUnavailable, match="the owner must open it"):
         await payer.sign(0, plain)
     assert await payer.check_transfer(may, []) is None

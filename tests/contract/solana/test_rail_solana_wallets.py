@@ -18,9 +18,14 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 from tests.support.solana import SolanaTestWallet, list_instructions, rebuild_transaction
+from tests.support.solana_devnet import TOKEN, make_wallet
 from tests.support.solana_guards import make_long_guard
-from tests.support.solana_kit import TOKEN, make_wallet
-from tests.support.solana_lab import get_message, make_chain_settings, make_outputs, open_lab
+from tests.support.solana_rail_harness import (
+    get_message,
+    make_chain_settings,
+    make_outputs,
+    open_lab,
+)
 
 GUARD = Instruction(spl.LIGHTHOUSE, b"\x0e\x02", [])
 BOUNDS = WalletBounds(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.hooked import add_merchant
+from tests.support.webhook_rows import add_merchant
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from florin_server.domain.accounts.account import (
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.payments.payment import Merchant
 
-from tests.support.store_kit import LATER_US, NOW_US
+from tests.support.store_factories import LATER_US, NOW_US
 
 PARTNER = Partner("par_1", "Shop Ltd", "2026-01-01", "active", NOW_US)
 MERCHANT = Merchant(

@@ -23,7 +23,7 @@ from florin_server.domain.screening.blocklist import ScreeningList
 from florin_server.money.payments.store import payments
 from florin_server.settings import Settings
 
-from tests.support.store_kit import LATER_US, NOW_US, create_payment
+from tests.support.store_factories import LATER_US, NOW_US, create_payment
 from tests.support.until import PATIENCE_S, wait_until
 
 BAD = ("eip155", "0x" + "66" * 20)

@@ -13,12 +13,12 @@ from florin_server.db.engine.entity_reader import EntityReader
 from florin_server.db.engine.query import Command, StoreError, operation
 from florin_server.db.tables.tables import payment_event_table, payment_table
 from florin_server.domain.payments.payment import CancellationReason, PaymentStatus
-from florin_server.money.opening import PAYMENT_QUERIES
+from florin_server.money.open_store import PAYMENT_QUERIES
 from florin_server.money.payments.store import payments
 from sqlalchemy import delete
 
 from tests.support.postgres import SQLITE
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     AFTER_US,
     LATER_US,
     PAYER,

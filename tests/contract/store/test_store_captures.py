@@ -16,13 +16,13 @@ from florin_server.compliance.buyer_data.store import (
     format_source,
 )
 from florin_server.db.migrations import config
+from florin_server.domain.cipher import Ciphertext
 from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.domain.sealed import Ciphertext
 from florin_server.money.payments.store import payments, simulation
 from sqlalchemy import create_engine
 
-from tests.support.store_asked import OTHER_ACCOUNT, REQUESTED_AMOUNT
-from tests.support.store_kit import (
+from tests.support.requested_data import OTHER_ACCOUNT, REQUESTED_AMOUNT
+from tests.support.store_factories import (
     CHAIN,
     EXPIRES,
     LATER_US,

@@ -14,11 +14,11 @@ from florin_server.app import copies
 from florin_server.app.home import SetupError
 from florin_server.db.engine import migrating, schema
 from florin_server.db.engine.query import StoreError
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 
-from tests.support.migrated import migrate_file, statements_between
-from tests.support.released import RELEASED_SCHEMA
-from tests.support.store_kit import create_payment, execute_beside, open_engine_store
+from tests.support.released_versions import RELEASED_SCHEMA
+from tests.support.store_factories import create_payment, execute_beside, open_engine_store
+from tests.support.store_migrations import migrate_file, statements_between
 
 # statements that only add, or loosen a constraint
 _EXPANDS = (

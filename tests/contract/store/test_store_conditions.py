@@ -12,7 +12,7 @@ from florin_server.operations.store.conditions import (
     ReportSource,
 )
 
-from tests.support.store_kit import CHAIN, NOW_US
+from tests.support.store_factories import CHAIN, NOW_US
 
 LEASE = leases.format_name(CHAIN, "0xab")
 FUNDS, CLOCK = ConditionName.RELAYER_FUNDS_LOW, ConditionName.MACHINE_CLOCK_OFF

@@ -16,9 +16,8 @@ from florin_server.money.payouts.store import covered, payouts
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import payment_outcomes
 
-from tests.support.hooked import add_endpoint, claim_deliveries
 from tests.support.store_covered import ends, leaves, marked, owed
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ASSET,
     LATER_US,
     PAYER,
@@ -26,6 +25,7 @@ from tests.support.store_kit import (
     create_processing_payment,
     make_success,
 )
+from tests.support.webhook_rows import add_endpoint, claim_deliveries
 
 
 async def paid_out(store, payout_id, value, at_us=LATER_US + 1):

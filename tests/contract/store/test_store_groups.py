@@ -11,11 +11,16 @@ from florin_server.db.engine import writer
 from florin_server.db.engine.entity_reader import EntityReader
 from florin_server.db.engine.query import Query, StoreError, operation
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.money.opening import PAYMENT_QUERIES
+from florin_server.money.open_store import PAYMENT_QUERIES
 from florin_server.money.payments.store import payments
 
 from tests.support.postgres import SQLITE
-from tests.support.store_kit import create_payment, make_payment, open_engine_store, run_pragma
+from tests.support.store_factories import (
+    create_payment,
+    make_payment,
+    open_engine_store,
+    run_pragma,
+)
 
 
 class Steps:

@@ -9,7 +9,7 @@ import pytest
 from florin_server.domain.payments.payment import CancellationReason
 from florin_server.money.payments.store import history, payments
 
-from tests.support.store_kit import LATER_US, create_payment, open_engine_store
+from tests.support.store_factories import LATER_US, create_payment, open_engine_store
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 from florin_server.features.icons import store as icons
 from florin_server.features.icons.store import Icon, IconStatus
 
-from tests.support.store_kit import NOW_US
+from tests.support.store_factories import NOW_US
 
 URL = "https://shop.example/icon.png"
 

@@ -28,7 +28,7 @@ from florin_server.money.settlement.store import (
 from florin_server.money.settlement.store.chain_txs import ItemsUnavailable, LostLease
 from florin_server.operations.store import executors, leases
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ASSET,
     CHAIN,
     COIN,
@@ -332,7 +332,7 @@ async def test_leases_of_the_dead_are_free_at_once_and_fenced_off(store):
         assert await store.write(leases.acquire(name, owner, 0, 100, steal=False)) == 1
     names = ["one", "two", "three", "unknown"]
     assert await store.read(leases.filter_held(names, 50)) == {"one", "two", "three"}
-    await store.write(leases.release_all(["dead", "nobody"]))
+    await store.write(leases.release_all(["dead", "unknown"]))
     assert await store.read(leases.filter_held(names, 50)) == {"three"}
     assert not await store.write(leases.renew("one", "dead", 1, 50, 100))
     assert await store.write(leases.acquire("one", "next", 50, 100, steal=False)) == 2

@@ -42,8 +42,8 @@ from florin_server.money.settlement.store.settlement_items import FAILURES_MAX
 from florin_server.operations.store import leases
 from sqlalchemy import select
 
-from tests.support.store_asked import REQUESTED_AMOUNT
-from tests.support.store_kit import (
+from tests.support.requested_data import REQUESTED_AMOUNT
+from tests.support.store_factories import (
     ASSET,
     CHAIN,
     COIN,

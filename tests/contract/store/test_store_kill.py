@@ -26,7 +26,7 @@ from florin_server.money.settlement.store import (
 
 from tests.support import postgres
 from tests.support.postgres import SQLITE
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ASSET,
     CHAIN,
     COIN,
@@ -54,7 +54,7 @@ TX = make_chain_tx(*MADE, nonce=1)
 
 
 class Acknowledged:
-    """A file of what callers were told, which outlives the child."""
+    """A file of the responses that callers received, which outlives the child."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "acknowledged"

@@ -7,7 +7,7 @@ from florin_server.domain.settlement.lease import LEASE_S, Lease, name_holder
 from florin_server.money.settlement.store import chain_txs, settlement_items
 from florin_server.operations.store import leases
 
-from tests.support.store_kit import LATER_US, create_processing_payment, make_chain_tx
+from tests.support.store_factories import LATER_US, create_processing_payment, make_chain_tx
 
 S = 1_000_000
 TTL_US = LEASE_S * S
@@ -49,7 +49,7 @@ async def test_revoked_lease_fences_off_its_holder_before_another_takes_it(store
     await store.write(chain_txs.append(sent, taken, "relayer:a", settlement_items.claim([of.id])))
 
 
-@pytest.mark.parametrize("holder", ["", "one", "nobody"])
+@pytest.mark.parametrize("holder", ["", "one", "unknown"])
 async def test_lease_of_another_holder_is_not_revoked(store, holder):
     await take(store, "one", LATER_US - 2 * TTL_US)
     epoch = await take(store, "two")

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     ASSET,
     CHAIN,
     COIN,

@@ -21,7 +21,7 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
 )
 from florin_server.domain.settlement.chain_txs import TransactionOutcome, TxState
-from florin_server.money.payments.store import listed, listing, payments
+from florin_server.money.payments.store import list_rows, listing, payments
 from florin_server.money.payments.store.listing import (
     PaymentListFilters,
     PaymentListOrder,
@@ -32,7 +32,7 @@ from florin_server.money.settlement.store import chain_txs, payment_outcomes
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.bench import history
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     AFTER_US,
     ASSET,
     CHAIN,
@@ -170,7 +170,7 @@ def test_payers_are_counted_by_index_without_reading_payments(plans, merchants):
 
 def test_rows_of_a_page_are_read_by_key(plans):
     for name in ("_FEES", "_NONCES", "_ON_THEIR_WAY", "_REFUNDS"):
-        statement = getattr(listed, name)
+        statement = getattr(list_rows, name)
         steps = plans(Query(statement, {"ids": ["a"], "chains": ["b"], "hashes": ["c"]}))
         assert not [s for s in steps if s.startswith("SCAN") and "json_each" not in s], steps
         assert name != "_ON_THEIR_WAY" or "uq_chain_tx_open" in steps[0]
@@ -184,7 +184,7 @@ def test_every_list_is_postgresql_too():
         for query in itertools.chain(queries, *(queries_of(filters, order) for order in ORDERS)):
             texts.add(str(query.statement.clause.compile(dialect=dialect)))
     for name in ("_FEES", "_NONCES", "_ON_THEIR_WAY", "_REFUNDS"):
-        texts.add(str(getattr(listed, name).clause.compile(dialect=dialect)))
+        texts.add(str(getattr(list_rows, name).clause.compile(dialect=dialect)))
     # whether there is a payer at all is a separate statement
     assert len(texts) == 2 * 23 * (2 + 2 + 2 * 3 + 2 * 2) + 4 + 1
     for text in texts:
@@ -237,12 +237,14 @@ async def test_revenue_is_exact_at_any_size(store):
 
 async def test_a_list_of_no_merchants_is_empty(store):
     await create_payment(store)
-    nobody = replace(ALL, merchants=())
+    no_merchants = replace(ALL, merchants=())
     assert (
-        await store.read(listing.list_positions(nobody, BY_DATE, 10, None, NOW_US, is_sparse=False))
+        await store.read(
+            listing.list_positions(no_merchants, BY_DATE, 10, None, NOW_US, is_sparse=False)
+        )
         == []
     )
-    assert await store.read(listing.get_totals(nobody, NOW_US)) == PaymentTotals(0, 0, ())
+    assert await store.read(listing.get_totals(no_merchants, NOW_US)) == PaymentTotals(0, 0, ())
 
 
 async def test_a_payment_whose_time_is_over_is_listed_as_expired_before_anybody_noted_it(store):
@@ -260,7 +262,7 @@ async def test_a_payment_whose_time_is_over_is_listed_as_expired_before_anybody_
             totals = await store.read(listing.get_totals(filters, now_us))
             assert totals.payments == len(places)
         await store.write(merchants.put_merchant(MERCHANT))
-        (row,) = await store.read(listed.list_rows([payment.id], now_us))
+        (row,) = await store.read(list_rows.list_rows([payment.id], now_us))
         assert row.payment.status is status
 
 
@@ -272,7 +274,7 @@ async def test_a_row_has_its_merchant_fee_transaction_and_refund(store):
     waiting, sending, paid = [await create_processing_payment(store) for _ in range(3)]
     open_tx = await create_chain_tx(store, sending, nonce=7)
     done_tx = await create_chain_tx(store, paid, nonce=8, hash="0xpaid")
-    (row,) = await store.read(listed.list_rows([sending.id], NOW_US))
+    (row,) = await store.read(list_rows.list_rows([sending.id], NOW_US))
     # signed is not sent
     assert (row.tx_hash, row.nonce) == (None, None)
     await store.write(chain_txs.record_broadcasts({open_tx.id: 5}))
@@ -282,7 +284,7 @@ async def test_a_row_has_its_merchant_fee_transaction_and_refund(store):
     await store.write(refunds.create(back))
 
     ids = [sending.id, paid.id, waiting.id]
-    rows = await store.read(listed.list_rows(ids, LATER_US))
+    rows = await store.read(list_rows.list_rows(ids, LATER_US))
     assert [row.payment.id for row in rows] == ids
     assert [(row.tx_hash, row.nonce) for row in rows] == [
         (open_tx.hash, 7),

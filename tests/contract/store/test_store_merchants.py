@@ -10,7 +10,7 @@ from florin_server.accounts.store.merchants import MerchantListQuery
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.payments.payment import Merchant
 
-from tests.support.store_kit import LATER_US, NOW_US
+from tests.support.store_factories import LATER_US, NOW_US
 
 SHOP = Merchant(
     "mer_1", "par_1", "Shop", "shop@shop.example", "https://shop.example/i", "active", False, NOW_US

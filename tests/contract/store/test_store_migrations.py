@@ -10,8 +10,7 @@ from florin_server.db.engine import schema
 from florin_server.db.tables.tables import METADATA
 from florin_server.money.settlement.store import chain_txs
 
-from tests.support.migrated import migrate_file, upgrade_finished
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     CHAIN,
     SENDER,
     create_chain_tx,
@@ -19,6 +18,7 @@ from tests.support.store_kit import (
     make_chain_tx,
     open_engine_store,
 )
+from tests.support.store_migrations import migrate_file, upgrade_finished
 
 # columns that these tests do not check
 _FILLED = {"TEXT": "", "BIGINT": 0, "BLOB": b"", "BOOLEAN": False, "INTEGER": 0}

@@ -23,8 +23,8 @@ from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import chain_txs, payment_outcomes, settlement_items
 from florin_server.operations.store import executors
 
-from tests.support.store_asked import OTHER_ACCOUNT, REQUESTED_AMOUNT
-from tests.support.store_kit import (
+from tests.support.requested_data import OTHER_ACCOUNT, REQUESTED_AMOUNT
+from tests.support.store_factories import (
     AFTER_US,
     ASSET,
     CHAIN,
@@ -67,9 +67,9 @@ async def test_refunds_of_a_payment_are_numbered_once(store):
     with pytest.raises(StoreError):
         await store.write(refunds.create(replace(second, id="rfnd_9")))
     assert await store.read(refunds.list_refunds("pay_1")) == [REFUND, second]
-    nobody = replace(REFUND, id="rfnd_3", payment_id="pay_2", account=None)
-    await store.write(refunds.create(nobody))
-    assert await store.read(refunds.list_refunds("pay_2")) == [nobody]
+    without_account = replace(REFUND, id="rfnd_3", payment_id="pay_2", account=None)
+    await store.write(refunds.create(without_account))
+    assert await store.read(refunds.list_refunds("pay_2")) == [without_account]
     assert await store.read(refunds.find_refund("rfnd_2")) == second
     assert await store.read(refunds.find_refund("rfnd_9")) is None
 

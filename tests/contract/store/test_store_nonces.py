@@ -8,7 +8,13 @@ from florin_server.money.payments.store import payments
 from florin_server.money.settlement.store import durable_nonces
 from florin_server.money.settlement.store.durable_nonces import NonceConflict, NonceRequest
 
-from tests.support.store_kit import CHAIN, EXPIRES, create_payment, make_option, make_resolved_build
+from tests.support.store_factories import (
+    CHAIN,
+    EXPIRES,
+    create_payment,
+    make_option,
+    make_resolved_build,
+)
 
 UNTIL_US = EXPIRES * 1_000_000
 FIRST, SECOND = "nonce-1", "nonce-2"
@@ -91,7 +97,7 @@ async def test_share_of_a_payer_a_payment_and_a_partner_is_bounded(store):
     for address in pool:
         await seen(store, address, "", f"value of {address}", 1)
 
-    def request(of, partner="", payer="somebody", option_id="opt_1") -> NonceRequest:
+    def request(of, partner="", payer="payer", option_id="opt_1") -> NonceRequest:
         return NonceRequest(of.id, option_id, payer, partner or of.partner_id)
 
     async def take(of, number) -> None:

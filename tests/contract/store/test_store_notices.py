@@ -24,15 +24,15 @@ from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.screening.blocklist import ScreeningList
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.operations.store import executors
 
 from tests.support import postgres
-from tests.support.store_kit import LATER_US, NOW_US, open_engine_store
+from tests.support.store_factories import LATER_US, NOW_US, open_engine_store
 from tests.support.until import wait_until
 
 needed = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 CUT = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = '{}'"
 
@@ -83,7 +83,7 @@ async def test_oversized_notification_is_refused_and_the_next_is_sent(notices):
 
 
 @needed
-@pytest.mark.parametrize("is_polled", [False, True], ids=["told", "found"])
+@pytest.mark.parametrize("is_polled", [False, True], ids=["notified", "polled"])
 async def test_a_listener_that_is_cut_off_ends(notices, database, is_polled):
     _, listener = notices
     await postgres.run_commands(database.dsn, CUT.format("florin-listen"))
@@ -108,7 +108,7 @@ async def test_a_listener_looks_whether_it_is_connected_still(notices, database)
 async def test_notifier_reconnects_after_a_lost_connection(notices, database):
     created, listener = notices
     await created.publish("one")
-    await postgres.run_commands(database.dsn, CUT.format("florin-tell"))
+    await postgres.run_commands(database.dsn, CUT.format("florin-notify"))
     with pytest.raises(StoreUnavailable):
         await created.publish("two")
     await created.publish("three")
@@ -118,7 +118,7 @@ async def test_notifier_reconnects_after_a_lost_connection(notices, database):
 @needed
 async def test_notify_and_listen_fail_without_a_server(tmp_path):
     channel = PostgresNotificationChannel(
-        DatabaseConfig(f"postgresql://nobody@/none?host={tmp_path}")
+        DatabaseConfig(f"postgresql://user@/none?host={tmp_path}")
     )
     with pytest.raises(StoreError):
         await channel.publish("text")

@@ -10,11 +10,11 @@ import pytest
 from alembic import command
 from florin_server.db.migrations import config
 from florin_server.domain.payments.payment import CancellationReason, PaymentStatus
-from florin_server.money.opening import open_store
-from florin_server.money.payments.store import offered, payments
+from florin_server.money.open_store import open_store
+from florin_server.money.payments.store import offered_options, payments
 from sqlalchemy import create_engine
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     CHAIN,
     EXPIRES,
     LATER_US,
@@ -33,21 +33,23 @@ async def test_option_is_listed_by_its_reference(store):
     silent = make_option(of, id="opt_2", reference=None)
     await store.write(payments.put_options([silent]))
     references = [f"0x{of.id}", "0xunknown"]
-    ((result, what),) = await store.read(offered.list_by_reference(CHAIN, references))
+    ((result, what),) = await store.read(offered_options.list_by_reference(CHAIN, references))
     assert (result, what) == (of, make_option(of))
     assert (what.reference, what.head) == (f"0x{of.id}", 8)
     await store.write(payments.cancel(of.id, CancellationReason.BY_USER, LATER_US))
-    ((result, _),) = await store.read(offered.list_by_reference(CHAIN, references))
+    ((result, _),) = await store.read(offered_options.list_by_reference(CHAIN, references))
     assert result.status is PaymentStatus.CANCELLED
-    both = await store.read(offered.list_by_reference(CHAIN, [*references, f"0x{other.id}"]))
+    both = await store.read(
+        offered_options.list_by_reference(CHAIN, [*references, f"0x{other.id}"])
+    )
     assert {item.id for item, _ in both} == {of.id, other.id}
 
 
 async def test_option_of_another_chain_is_not_listed(store):
     of = await create_payment(store)
-    assert await store.read(offered.list_by_reference(OTHER_CHAIN, [f"0x{of.id}"])) == []
-    assert await store.read(offered.list_payable_references(OTHER_CHAIN, NOW_S, 10)) == []
-    assert await store.read(offered.list_ended_references(OTHER_CHAIN, 0, 0, 10)) == []
+    assert await store.read(offered_options.list_by_reference(OTHER_CHAIN, [f"0x{of.id}"])) == []
+    assert await store.read(offered_options.list_payable_references(OTHER_CHAIN, NOW_S, 10)) == []
+    assert await store.read(offered_options.list_ended_references(OTHER_CHAIN, 0, 0, 10)) == []
 
 
 async def test_payable_references_are_listed_longest_lasting_first(store):
@@ -55,24 +57,34 @@ async def test_payable_references_are_listed_longest_lasting_first(store):
     over = await create_payment(store)
     await store.write(payments.cancel(over.id, CancellationReason.BY_USER, LATER_US))
     payable = [(f"0x{second.id}", 8), (f"0x{first.id}", 8)]
-    assert await store.read(offered.list_payable_references(CHAIN, NOW_S, 10)) == payable
-    assert await store.read(offered.list_payable_references(CHAIN, NOW_S, 1)) == payable[:1]
-    assert await store.read(offered.list_payable_references(CHAIN, EXPIRES, 10)) == payable[:1]
+    assert await store.read(offered_options.list_payable_references(CHAIN, NOW_S, 10)) == payable
+    assert await store.read(offered_options.list_payable_references(CHAIN, NOW_S, 1)) == payable[:1]
+    assert (
+        await store.read(offered_options.list_payable_references(CHAIN, EXPIRES, 10)) == payable[:1]
+    )
 
 
 async def test_ended_references_are_listed_newest_first(store):
     created_payments = [
-        make_payment(id=offered.get_payment_id_floor(ms) + "x", expires_at=EXPIRES + ms // 1000)
+        make_payment(
+            id=offered_options.get_payment_id_floor(ms) + "x", expires_at=EXPIRES + ms // 1000
+        )
         for ms in (0, 1_000, 2_000)
     ]
     for payment in created_payments:
         await store.write(payments.create(payment))
         await store.write(payments.put_options([make_option(payment, head=None)]))
     old, middle, new = [(f"0x{each_payment.id}", None) for each_payment in created_payments]
-    assert await store.read(offered.list_ended_references(CHAIN, 0, 0, 10)) == [new, middle, old]
-    assert await store.read(offered.list_ended_references(CHAIN, 1, 0, 10)) == [new, middle]
-    assert await store.read(offered.list_ended_references(CHAIN, 0, EXPIRES + 2, 10)) == [new]
-    assert await store.read(offered.list_ended_references(CHAIN, 0, 0, 1)) == [new]
+    assert await store.read(offered_options.list_ended_references(CHAIN, 0, 0, 10)) == [
+        new,
+        middle,
+        old,
+    ]
+    assert await store.read(offered_options.list_ended_references(CHAIN, 1, 0, 10)) == [new, middle]
+    assert await store.read(offered_options.list_ended_references(CHAIN, 0, EXPIRES + 2, 10)) == [
+        new
+    ]
+    assert await store.read(offered_options.list_ended_references(CHAIN, 0, 0, 1)) == [new]
 
 
 @pytest.fixture
@@ -84,7 +96,7 @@ def older(tmp_path):
     engine.dispose()
     rows = [
         ("fetched", CHAIN, '{"ref":"0xaa"}'),
-        ("told", CHAIN, '{"ref":"0xbb"}'),
+        ("unfetched", CHAIN, '{"ref":"0xbb"}'),
         ("solana", "solana:abc", '{"ref":"a memo"}'),
     ]
     with closing(sqlite3.connect(tmp_path / "florin.db")) as raw:
@@ -110,7 +122,11 @@ async def test_options_offered_by_an_older_release_are_read(older):
             option.id: option for option in await store.read(payments.list_options("pay_1", ["a"]))
         }
         result = {name: (option.reference, option.head) for name, option in options.items()}
-        assert result == {"fetched": ("0xaa", 40), "told": ("0xbb", None), "solana": (None, None)}
+        assert result == {
+            "fetched": ("0xaa", 40),
+            "unfetched": ("0xbb", None),
+            "solana": (None, None),
+        }
         assert [
             resolved_build.n
             for resolved_build in await store.read(

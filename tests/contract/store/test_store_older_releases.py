@@ -13,21 +13,21 @@ from florin_server.money.payouts.store import covered
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import payment_outcomes
 
-from tests.support.hooked import add_endpoint, claim_deliveries
-from tests.support.migrated import upgrade_finished
 from tests.support.store_covered import ends, leaves, marked, owed
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     LATER_US,
     create_chain_tx,
     create_processing_payment,
     execute_beside,
     make_success,
 )
+from tests.support.store_migrations import upgrade_finished
 from tests.support.store_refunds import (
     claims,
     deliver_events,
     request_refund,
 )
+from tests.support.webhook_rows import add_endpoint, claim_deliveries
 
 OLDER_IS_ALIVE = "INSERT INTO process (id, now_us) VALUES ('older', 1)"
 OLDER_ENDS = "DELETE FROM process WHERE id = 'older'"

@@ -13,13 +13,13 @@ import pytest
 from alembic import command
 from alembic.script import ScriptDirectory
 from florin_server.accounts.store import (
+    credential_checks,
     customers,
     destinations,
     keys,
     merchants,
     pins,
     sign_outs,
-    standing,
 )
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.screening import store as blocklists
@@ -35,16 +35,16 @@ from florin_server.features.exports.store import transactions as exports_transac
 from florin_server.features.exports.store import watched as exports_watched
 from florin_server.features.receipts import store as receipt_keys
 from florin_server.features.webhooks.store import claims, deliveries, endpoints, replays
+from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store import responses as idempotency
-from florin_server.idempotency.store import turns as key_turns
 from florin_server.limits import store as sharing
 from florin_server.money.ledger.store import books, ledger
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.outbox.store import events, outbox
 from florin_server.money.payments.store import (
     effects,
     new_options,
-    offered,
+    offered_options,
     payments,
     simulation,
 )
@@ -61,7 +61,7 @@ from florin_server.operations.store import executors, leases
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
-from tests.support.store_kit import create_payment, open_engine_store, run_pragma
+from tests.support.store_factories import create_payment, open_engine_store, run_pragma
 
 OPERATIONS = (
     claims,
@@ -82,7 +82,7 @@ OPERATIONS = (
     leases,
     ledger,
     merchants,
-    offered,
+    offered_options,
     outbox,
     new_options,
     payment_outcomes,
@@ -99,7 +99,7 @@ OPERATIONS = (
     destinations,
     settlement_items,
     simulation,
-    standing,
+    credential_checks,
 )
 EXPORTS = (
     exports_ledger,

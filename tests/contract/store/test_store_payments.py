@@ -16,7 +16,7 @@ from florin_server.money.payments.store import arrivals, payments, simulation
 from florin_server.money.payments.store.phases import PaymentPhases, find_phases
 from florin_server.money.settlement.store import settlement_items
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     AFTER_US,
     ASSET,
     CHAIN,

@@ -19,12 +19,12 @@ from florin_server.db.engine.query import (
 from florin_server.db.tables.tables import installation_table
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.store.responses import StoredResponse
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy import select
 
 from tests.support import postgres
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     create_once,
     create_payment,
     make_claim,
@@ -34,7 +34,7 @@ from tests.support.store_kit import (
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 ENGINES = [each_engine for each_engine in postgres.list_engines() if each_engine != postgres.SQLITE]
 
@@ -201,7 +201,7 @@ class Idle:
 
 
 async def test_pool_reports_connections_in_use_and_waiting():
-    faults = [OSError("nobody listens")]
+    faults = [OSError("connection refused")]
 
     async def connect():
         if faults:

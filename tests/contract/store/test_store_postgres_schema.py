@@ -13,15 +13,15 @@ from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.migrations import postgres as migrations
 from florin_server.db.migrations.postgres import upgrade
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 
 from tests.support import postgres
-from tests.support.released import RELEASED_SCHEMA
-from tests.support.store_kit import create_payment
+from tests.support.released_versions import RELEASED_SCHEMA
+from tests.support.store_factories import create_payment
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 
 _COLUMNS = """

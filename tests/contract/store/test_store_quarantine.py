@@ -29,7 +29,7 @@ from florin_server.operations.service.quarantine import (
 from florin_server.operations.store import quarantine as items
 from florin_server.rails.types import RailUnavailable
 
-from tests.support.store_kit import CHAIN, NOW_US
+from tests.support.store_factories import CHAIN, NOW_US
 
 
 def item(n: int, **changes) -> QuarantinedItem:

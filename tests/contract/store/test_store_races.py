@@ -13,7 +13,7 @@ from florin_server.idempotency.store import responses as idempotency
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.payments.store import payments
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     AFTER_US,
     LATER_US,
     NOW_US,

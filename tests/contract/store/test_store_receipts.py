@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
+from florin_server.domain.cipher import Ciphertext
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.receipts.effect import PaymentEffect
 from florin_server.domain.receipts.keys import ReceiptKey
-from florin_server.domain.sealed import Ciphertext
 from florin_server.domain.settlement.chain_txs import ReorgWatcher, WatchedTransaction
 from florin_server.features.receipts import store as receipt_keys
 from florin_server.money.payments.store import effects
 from florin_server.money.settlement.store import payment_outcomes, reorg
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     CHAIN,
     LATER_US,
     NOW_US,

@@ -21,7 +21,7 @@ from florin_server.money.settlement.store import payment_outcomes, token_account
 from florin_server.money.settlement.store.token_accounts import AccountNotOpenable
 from sqlalchemy import create_engine
 
-from tests.support.store_kit import (
+from tests.support.store_factories import (
     NOW_US,
     create_processing_payment,
     make_success,

@@ -12,7 +12,7 @@ from florin_server.domain.accounts.account import ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.screening.blocklist import ScreeningList
 
-from tests.support.store_kit import LATER_US, NOW_US
+from tests.support.store_factories import LATER_US, NOW_US
 
 FIRST = ScreeningList("sdn", "ab" * 32, NOW_US, LATER_US, 2)
 OTHER = ScreeningList("own", "cd" * 32, None, LATER_US, 1)

@@ -9,7 +9,7 @@ from florin_server.accounts.store import destinations
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.payments.payment import BankAccount, Destination
 
-from tests.support.store_kit import ASSET, CHAIN, COIN, PAYER
+from tests.support.store_factories import ASSET, CHAIN, COIN, PAYER
 
 OTHER = f"{CHAIN}:0x{'dd' * 20}"
 SHOUTED = ASSET.replace("aa", "AA")

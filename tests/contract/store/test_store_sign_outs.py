@@ -8,8 +8,8 @@ from contextlib import closing
 from florin_server.accounts.store import sign_outs
 from florin_server.db.engine import schema
 
-from tests.support.migrated import migrate_file
-from tests.support.store_kit import NOW_US, execute_beside, open_engine_store
+from tests.support.store_factories import NOW_US, execute_beside, open_engine_store
+from tests.support.store_migrations import migrate_file
 
 LIFE_US = 8 * 3600 * 1_000_000
 SESSIONS = "SELECT session_id, ended_at_us, expires_at_us FROM console_session ORDER BY session_id"

@@ -10,12 +10,12 @@ from florin_server.app.housekeeping.store_time import set_to_store_time
 from florin_server.app.stores import open_reader
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.times import PAUSE_MAX_US
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.money.settlement.store import settlement_items
 from florin_server.operations.store import leases
 
 from tests.support import postgres
-from tests.support.store_kit import CHAIN, LATER_US, create_processing_payment
+from tests.support.store_factories import CHAIN, LATER_US, create_processing_payment
 
 HOUR_US = 3_600_000_000
 

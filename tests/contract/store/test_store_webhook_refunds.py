@@ -12,10 +12,10 @@ from florin_server.money.payments.store import payments, simulation
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import store as refunds
 
-from tests.support.hooked import add_endpoint, claim_deliveries, record_delivered
-from tests.support.store_asked import REQUESTED_AMOUNT
-from tests.support.store_kit import LATER_US, NOW_US, make_payment
+from tests.support.requested_data import REQUESTED_AMOUNT
+from tests.support.store_factories import LATER_US, NOW_US, make_payment
 from tests.support.store_refunds import POSTING, claims, deliver_events, ends, request_refund
+from tests.support.webhook_rows import add_endpoint, claim_deliveries, record_delivered
 
 
 async def paid(store):

@@ -20,9 +20,14 @@ from florin_server.features.webhooks.store.replays import ReplayPosition, Replay
 from florin_server.money.payments.store import payments, simulation
 from florin_server.money.refunds import store as refunds
 
-from tests.support.hooked import add_endpoint, claim_deliveries, record_delivered, record_failed
-from tests.support.store_asked import REQUESTED_AMOUNT
-from tests.support.store_kit import NOW_US, PAYER, make_payment
+from tests.support.requested_data import REQUESTED_AMOUNT
+from tests.support.store_factories import NOW_US, PAYER, make_payment
+from tests.support.webhook_rows import (
+    add_endpoint,
+    claim_deliveries,
+    record_delivered,
+    record_failed,
+)
 
 pytestmark = pytest.mark.long
 

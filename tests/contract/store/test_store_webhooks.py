@@ -13,7 +13,8 @@ from florin_server.features.webhooks.store import claims, deliveries, endpoints,
 from florin_server.features.webhooks.store.endpoints import EndpointOwner
 from florin_server.money.payments.store import payments
 
-from tests.support.hooked import (
+from tests.support.store_factories import NOW_US, make_payment
+from tests.support.webhook_rows import (
     DAY_US,
     LEASE_US,
     add_endpoint,
@@ -23,7 +24,6 @@ from tests.support.hooked import (
     record_delivered,
     record_failed,
 )
-from tests.support.store_kit import NOW_US, make_payment
 
 OWNER = EndpointOwner("par_1", live=False)
 

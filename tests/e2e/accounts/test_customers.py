@@ -11,9 +11,9 @@ import pytest_asyncio
 from florin.v1 import customer_pb2, payment_pb2
 
 from tests.support.api import ApiCallError
-from tests.support.desk import PaymentOffer, ServiceHarness
 from tests.support.installation import open_operator
-from tests.support.story import follow_payment
+from tests.support.payment_flow import follow_payment
+from tests.support.service_harness import PaymentOffer, ServiceHarness
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

@@ -21,14 +21,14 @@ ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 CHAINS = ("FLORIN_EVM_RPC_URL", "FLORIN_SOLANA_RPC_URL")
 
 
-def begun(home):
+def run_demo_service(home):
     return run_service(home, solana=EmbeddedSolanaSettings())
 
 
 async def test_the_embedded_chains_keep_their_addresses(tmp_path):
     seen = []
     for _ in range(3):
-        async with begun(tmp_path) as service:
+        async with run_demo_service(tmp_path) as service:
             env = service.home.read_demo_env()
             assert (env[CHAINS[0]], env[CHAINS[1]]) == (service.evm_rpc_url, service.solana_rpc_url)
             seen.append([env[name] for name in CHAINS])
@@ -36,10 +36,10 @@ async def test_the_embedded_chains_keep_their_addresses(tmp_path):
 
 
 async def test_demo_address_taken_by_another_program_is_replaced_and_reported(tmp_path, caplog):
-    async with begun(tmp_path) as service:
+    async with run_demo_service(tmp_path) as service:
         before = service.home.read_demo_env()
     with socket.create_server(("127.0.0.1", urlsplit(before[CHAINS[0]]).port)):
-        async with begun(tmp_path) as service:
+        async with run_demo_service(tmp_path) as service:
             after = service.home.read_demo_env()
     assert after[CHAINS[0]] != before[CHAINS[0]]
     assert after[CHAINS[1]] == before[CHAINS[1]]
@@ -50,7 +50,7 @@ async def test_demo_address_taken_by_another_program_is_replaced_and_reported(tm
 
 
 async def test_chain_port_is_reserved_while_the_chain_opens(tmp_path, monkeypatch):
-    async with begun(tmp_path) as service:
+    async with run_demo_service(tmp_path) as service:
         before = service.evm_rpc_url
     refusals = []
     open_chain = EvmDevChain.open
@@ -62,17 +62,17 @@ async def test_chain_port_is_reserved_while_the_chain_opens(tmp_path, monkeypatc
         return await open_chain(*args)
 
     monkeypatch.setattr(EvmDevChain, "open", open_late)
-    async with begun(tmp_path) as service:
+    async with run_demo_service(tmp_path) as service:
         assert service.evm_rpc_url == before
     assert len(refusals) == 1
 
 
 @pytest.mark.parametrize("address", ["http://10.0.0.1:80", "http://127.0.0.1:x", "http://[", "-"])
 async def test_an_address_that_is_none_of_ours_is_no_port_of_ours(tmp_path, address):
-    async with begun(tmp_path) as service:
+    async with run_demo_service(tmp_path) as service:
         env = service.home.read_demo_env()
         service.home.write_demo_env({**env, CHAINS[0]: address})
-    async with begun(tmp_path) as service:
+    async with run_demo_service(tmp_path) as service:
         assert urlsplit(service.evm_rpc_url).hostname == "127.0.0.1"
         assert service.home.read_demo_env()[CHAINS[0]] == service.evm_rpc_url
 

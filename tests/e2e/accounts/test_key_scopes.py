@@ -12,8 +12,8 @@ from florin.v1 import access_pb2, merchant_pb2_grpc, partner_pb2, payment_pb2
 from florin_server.domain.accounts.account import SCOPES
 
 from tests.support.api import ApiCallError, grpc_metadata, to_api_call_error
-from tests.support.desk import CREATE, ORDER
 from tests.support.installation import open_operator
+from tests.support.service_harness import CREATE, ORDER
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -83,7 +83,7 @@ async def test_invalid_key_change_is_refused(desk, operator, tenant):
     assert await code(operator, wallet, scopes=[READ, REFUND]) == (400, "params_validation")
     assert await code(operator, wallet, name="x" * 65) == (400, "params_validation")
     assert await code(operator, wallet, name="a\nb") == (400, "params_validation")
-    assert await code(operator, "nobodys1", name="x") == (404, "api_key_not_found")
+    assert await code(operator, "unknown1", name="x") == (404, "api_key_not_found")
     await desk.revoke(tenant.key_id)
     # a revoked key does not come back
     assert await code(operator, tenant.key_id, scopes=[READ]) == (400, "invalid_state")

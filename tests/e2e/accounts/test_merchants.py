@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.accounts import CAFE, PROTOCOLS, PartnerAccount, to_refusal
-from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant
+from tests.support.service_harness import DEPLOYED, ORDER, SPEC, PartnerTenant
 
 UNKNOWN = (404, "merchant_not_found")
 WRONG = (400, "params_validation")

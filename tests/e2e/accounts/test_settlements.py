@@ -12,7 +12,7 @@ from florin_server.domain.payments.payment import BankAccount
 
 from tests.support.accounts import PROTOCOLS, PartnerAccount, to_refusal
 from tests.support.api import ApiCallError
-from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant
+from tests.support.service_harness import DEPLOYED, ORDER, SPEC, PartnerTenant
 from tests.support.wallet import EvmTestWallet
 
 USDC = "eip155:8453/erc20:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
@@ -279,7 +279,7 @@ async def test_repeated_calls_with_a_key_are_done_once(shop):
 # the money
 
 
-class Till:
+class MerchantPos:
     """Payments of one merchant."""
 
     def __init__(self, desk, tenant):
@@ -305,26 +305,26 @@ class Till:
 
 @pytest.mark.both_chains
 async def test_payment_is_sent_to_the_destination_at_the_time_of_its_options(desk, shop, tenant):
-    till, first, second = Till(desk, tenant), EvmTestWallet(), EvmTestWallet()
+    pos, first, second = MerchantPos(desk, tenant), EvmTestWallet(), EvmTestWallet()
     asset = desk.env["FLORIN_EVM_ASSET"]
     (place,) = await shop.add((f"caip19/{asset}", first.account))
-    existing = await till.offer()
-    paid = await till.pay(*await till.offer())
+    existing = await pos.offer()
+    paid = await pos.pay(*await pos.offer())
     assert await desk.chain.balance(first.address) == PRICE
     assert paid["settlement"]["successful"]["amount"]["value"] == str(PRICE)
 
     await shop.move(place, second.account)
     # a wallet that asks again gets another option, but its first option keeps the old destination
-    _, _, other = await till.offer(existing[0], existing[1])
+    _, _, other = await pos.offer(existing[0], existing[1])
     assert other["id"] != existing[2]["id"]
-    await till.pay(*existing)
+    await pos.pay(*existing)
     assert await desk.chain.balance(first.address) == 2 * PRICE
     assert await desk.chain.balance(second.address) == 0
-    await till.pay(*await till.offer())
+    await pos.pay(*await pos.offer())
     assert await desk.chain.balance(second.address) == PRICE
 
     await shop.delete({"id": place["id"]})
-    held = await till.pay(*await till.offer())
+    held = await pos.pay(*await pos.offer())
     assert held["settlement"] != paid["settlement"]
     assert await desk.chain.balance(first.address) == 2 * PRICE
     assert await desk.chain.balance(second.address) == PRICE

@@ -13,11 +13,11 @@ import pytest_asyncio
 from florin.v1 import customer_pb2
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service import collected
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.payments.payment import PaymentOption
-from florin_server.domain.sealed import Cipher
 
 from tests.support import postgres
-from tests.support.builds import TOKEN, BuildingRail
+from tests.support.building_rail import TOKEN, BuildingRail
 from tests.support.capture import (
     CAPTURE_SETTINGS,
     DATA,
@@ -32,8 +32,8 @@ from tests.support.capture import (
     submit_form,
     to_form_items,
 )
-from tests.support.desk import open_service
 from tests.support.installation import open_operator
+from tests.support.service_harness import open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -48,7 +48,7 @@ async def desk(tmp_path_factory, evm):
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["rest", "grpc"])
-async def till(request, desk) -> CapturePos:
+async def pos(request, desk) -> CapturePos:
     return await open_pos(desk, api=getattr(desk, request.param))
 
 
@@ -61,22 +61,22 @@ def worth(value: str, unit: str = "iso4217/USD") -> dict[str, str]:
 
 async def test_no_data_is_collected_unless_the_operator_requires_it(tmp_path):
     async with open_service(tmp_path) as desk:
-        till = await open_pos(desk)
-        answer = await till.answer()
+        pos = await open_pos(desk)
+        answer = await pos.answer()
         assert answer["collectData"] is None
         assert answer["options"][0]["collectData"] is None
         assert answer["options"][0]["actions"][0]["type"] == "walletRpc"
         # a wallet can send any data
         for collected in (DATA, {"fields": []}, 5, "x", {"fullName": "Marker"}):
-            await till.fetch(collected=collected)
-        outputs = till.wallet.execute_all(answer["options"][0])
-        await till.confirm(outputs, collected={"fullName": "Marker"})
-        assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
+            await pos.fetch(collected=collected)
+        outputs = pos.wallet.execute_all(answer["options"][0])
+        await pos.confirm(outputs, collected={"fullName": "Marker"})
+        assert (await desk.wait_final(pos.payment_id))["status"] == "succeeded"
         assert desk.rows()["collected_data"] == 0
 
 
-async def test_option_that_requires_data_has_a_single_opaque_build_and_a_form(desk, till):
-    answer = await till.answer()
+async def test_option_that_requires_data_has_a_single_opaque_build_and_a_form(desk, pos):
+    answer = await pos.answer()
     (option,) = answer["options"]
     (action,) = option["actions"]
     assert action["type"] == "build"
@@ -85,46 +85,46 @@ async def test_option_that_requires_data_has_a_single_opaque_build_and_a_form(de
     collect_data = option["collectData"]
     assert set(collect_data) == {"url", "schema", "fields"}
     assert get_query(collect_data["url"]) == {
-        "pid": till.payment_id,
-        "accounts": till.wallet.account,
+        "pid": pos.payment_id,
+        "accounts": pos.wallet.account,
         "t": get_query(collect_data["url"])["t"],
     }
     # nothing of the account or the caller
     token = base64.urlsafe_b64decode(get_query(collect_data["url"])["t"] + "==").lower()
-    assert till.wallet.address[2:].lower().encode() not in token
+    assert pos.wallet.address[2:].lower().encode() not in token
     assert desk.env["FLORIN_CLIENT_ID"].encode() not in token
     assert json.loads(collect_data["schema"])["required"] == ["fullName", "dob", "tosConfirmed"]
     assert [field["id"] for field in collect_data["fields"]][:2] == ["fullName", "dob"]
     assert answer["collectData"] == collect_data
 
 
-async def test_the_form_of_the_answer_is_for_all_accounts_that_need_it(desk, till):
+async def test_the_form_of_the_answer_is_for_all_accounts_that_need_it(desk, pos):
     other, wallet = EvmTestWallet(), EvmTestWallet()
-    await submit_form(desk, await CapturePos(desk, till.payment_id, wallet).url())
-    answer = await till.answer(other, wallet)
+    await submit_form(desk, await CapturePos(desk, pos.payment_id, wallet).url())
+    answer = await pos.answer(other, wallet)
     options = {option["account"]: option for option in answer["options"]}
     assert options[wallet.account]["collectData"] is None
     assert options[wallet.account]["actions"][0]["type"] == "walletRpc"
     urls = {
-        item.account: options[item.account]["collectData"]["url"] for item in (till.wallet, other)
+        item.account: options[item.account]["collectData"]["url"] for item in (pos.wallet, other)
     }
     for account, url in urls.items():
         assert get_query(url)["accounts"] == account
     both = get_query(answer["collectData"]["url"])
-    assert set(both["accounts"].split(",")) == {till.wallet.account, other.account}
+    assert set(both["accounts"].split(",")) == {pos.wallet.account, other.account}
     assert len({both["t"], *(get_query(url)["t"] for url in urls.values())}) == 3
     # one form for two accounts
     assert (await submit_form(desk, answer["collectData"]["url"])).status == 200
-    again = await till.answer(other, wallet)
+    again = await pos.answer(other, wallet)
     assert again["collectData"] is None
     assert [option["collectData"] for option in again["options"]] == [None] * 3
 
 
-async def test_asking_again_changes_nothing(desk, till):
-    first = await till.answer()
+async def test_asking_again_changes_nothing(desk, pos):
+    first = await pos.answer()
     before = desk.rows()
     for _ in range(3):
-        assert await till.answer() == first
+        assert await pos.answer() == first
     assert desk.rows() == before
 
 
@@ -188,35 +188,33 @@ async def test_an_asset_is_meant_however_it_is_written(desk, monkeypatch):
 )
 @pytest.mark.parametrize("at", ["fetch", "confirm"])
 @pytest.mark.both_chains
-async def test_wallet_may_collect_the_data_without_the_form(desk, till, form, at):
-    option = await till.option()
+async def test_wallet_may_collect_the_data_without_the_form(desk, pos, form, at):
+    option = await pos.option()
     if at == "fetch":
-        actions = await till.fetch(option["actions"][0]["data"]["data"], form(DATA))
-        outputs = [till.wallet.execute(action) for action in actions]
-        answer = await till.confirm(outputs)
+        actions = await pos.fetch(option["actions"][0]["data"]["data"], form(DATA))
+        outputs = [pos.wallet.execute(action) for action in actions]
+        answer = await pos.confirm(outputs)
     else:
         # another wallet has shown the same option for the same account
-        other = CapturePos(desk, till.payment_id, till.wallet)
+        other = CapturePos(desk, pos.payment_id, pos.wallet)
         outputs = await signed_elsewhere(other, option["id"])
-        answer = await till.confirm(outputs, form(DATA))
+        answer = await pos.confirm(outputs, form(DATA))
     assert answer["status"] == "processing"
-    assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
-    assert count_stored(desk, till) == 1
-    (customer,) = (await export_customer(desk, till.wallet)).collected_data
+    assert (await desk.wait_final(pos.payment_id))["status"] == "succeeded"
+    assert count_stored(desk, pos) == 1
+    (customer,) = (await export_customer(desk, pos.wallet)).collected_data
     assert json.loads(customer.data_json) == DATA
 
 
-async def signed_elsewhere(till: CapturePos, option_id: str) -> list[str]:
+async def signed_elsewhere(pos: CapturePos, option_id: str) -> list[str]:
     """Return the signatures of the option's account, without any buyer data."""
     from florin_server.api.payments.codec import to_action
     from florin_server.money.payments.store import payments
 
     from tests.support.json import to_json
 
-    option = await till.desk.service.app.store.read(
-        payments.find_option(till.payment_id, option_id)
-    )
-    return [till.wallet.execute(to_json(to_action(action))) for action in option.actions]
+    option = await pos.desk.service.app.store.read(payments.find_option(pos.payment_id, option_id))
+    return [pos.wallet.execute(to_json(to_action(action))) for action in option.actions]
 
 
 @pytest.mark.parametrize("at", ["fetch", "confirm"])
@@ -233,13 +231,11 @@ async def signed_elsewhere(till: CapturePos, option_id: str) -> list[str]:
         ([{"id": 5}], None),
     ],
 )
-async def test_data_that_does_not_match_the_form_is_refused(desk, till, at, collected, fields):
-    call = (
-        till.fetch("", collected) if at == "fetch" else till.confirm(["0x" + "11" * 65], collected)
-    )
+async def test_data_that_does_not_match_the_form_is_refused(desk, pos, at, collected, fields):
+    call = pos.fetch("", collected) if at == "fetch" else pos.confirm(["0x" + "11" * 65], collected)
     refused = await get_refusal(call)
     assert (refused.http, refused.code) == (400, "params_validation")
-    assert refused.details == {"reason": "ic_required", "url": await till.url()}
+    assert refused.details == {"reason": "ic_required", "url": await pos.url()}
     # gRPC uses the proto's field names
     named = [
         issue["field"].replace("collectedDataJson", "collectedData") for issue in refused.issues
@@ -250,16 +246,16 @@ async def test_data_that_does_not_match_the_form_is_refused(desk, till, at, coll
         assert named == fields
     assert (refused.message == "IC data required but not found") is (fields == [])
     assert "Marker" not in str(refused)
-    assert count_stored(desk, till) == 0
+    assert count_stored(desk, pos) == 0
 
 
 async def test_json_that_is_none_is_refused_over_grpc(desk):
     from florin.v1 import gateway_pb2
 
-    till = await open_pos(desk)
+    pos = await open_pos(desk)
     request = gateway_pb2.FetchActionRequest(
-        payment_id=till.payment_id,
-        option_id=(await till.option())["id"],
+        payment_id=pos.payment_id,
+        option_id=(await pos.option())["id"],
         collected_data_json='{"fullName": "Marker',
     )
     refused = await get_refusal(
@@ -269,12 +265,12 @@ async def test_json_that_is_none_is_refused_over_grpc(desk):
     assert "Marker" not in str(refused)
 
 
-async def test_first_submitted_data_counts(desk, till):
-    await submit_form(desk, await till.url())
-    await till.fetch(collected={**DATA, "fullName": "Eve"})
+async def test_first_submitted_data_counts(desk, pos):
+    await submit_form(desk, await pos.url())
+    await pos.fetch(collected={**DATA, "fullName": "Eve"})
     # not even read
-    await till.fetch(collected={"fullName": 5})
-    (customer,) = (await export_customer(desk, till.wallet)).collected_data
+    await pos.fetch(collected={"fullName": 5})
+    (customer,) = (await export_customer(desk, pos.wallet)).collected_data
     assert json.loads(customer.data_json) == DATA
 
 
@@ -282,15 +278,15 @@ async def test_first_submitted_data_counts(desk, till):
 
 
 @pytest.mark.both_chains
-async def test_data_counts_later_only_after_its_account_signed(desk, till):
-    wallet = till.wallet
-    await submit_form(desk, await till.url())
+async def test_data_counts_later_only_after_its_account_signed(desk, pos):
+    wallet = pos.wallet
+    await submit_form(desk, await pos.url())
     between = await open_pos(desk, wallet)
     assert (await between.option())["collectData"] is not None
     assert (await get_refusal(between.fetch())).details["reason"] == "ic_required"
-    assert await till.pay() == "succeeded"
+    assert await pos.pay() == "succeeded"
     # also for a payment that existed before
-    for later in (between, await open_pos(desk, wallet, till.api)):
+    for later in (between, await open_pos(desk, wallet, pos.api)):
         answer = await later.answer()
         assert answer["collectData"] is None
         assert answer["options"][0]["actions"][0]["type"] == "walletRpc"
@@ -299,20 +295,20 @@ async def test_data_counts_later_only_after_its_account_signed(desk, till):
 
 
 async def test_a_signature_that_was_accepted_is_enough(desk):
-    till = await open_pos(desk)
-    later = await open_pos(desk, till.wallet)
-    await submit_form(desk, await till.url())
+    pos = await open_pos(desk)
+    later = await open_pos(desk, pos.wallet)
+    await submit_form(desk, await pos.url())
     app = desk.service.app
     (rail,) = app.rails.values()
     executor = app.executors[f"{rail.chain_id}:{rail.senders[0]}"]
     executor.pause()
     try:
-        answer = await till.confirm([till.wallet.execute(item) for item in await till.fetch()])
+        answer = await pos.confirm([pos.wallet.execute(item) for item in await pos.fetch()])
         assert answer["status"] == "processing"
         assert (await later.option())["collectData"] is None
     finally:
         executor.resume()
-    assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(pos.payment_id))["status"] == "succeeded"
 
 
 async def test_a_build_that_stood_for_missing_data_stays_good(desk):
@@ -344,19 +340,19 @@ async def test_data_from_a_stranger_does_not_follow_an_account(desk):
 async def test_an_option_with_a_build_of_its_own_shows_it_when_the_data_is_there(desk, monkeypatch):
     (rail,) = desk.service.app.rails.values()
     BuildingRail(rail, monkeypatch)
-    till = await open_pos(desk)
-    option = await till.option()
+    pos = await open_pos(desk)
+    option = await pos.option()
     hidden = option["actions"][0]["data"]["data"]
     assert hidden != TOKEN
     # data is required before anything else
-    assert (await get_refusal(till.fetch(TOKEN))).code == "params_validation"
-    refused = await get_refusal(till.confirm(["0x" + "11" * 65] * 2))
+    assert (await get_refusal(pos.fetch(TOKEN))).code == "params_validation"
+    refused = await get_refusal(pos.confirm(["0x" + "11" * 65] * 2))
     assert refused.details["reason"] == "ic_required"
     await submit_form(desk, option["collectData"]["url"])
-    assert (await till.option())["actions"] == [{"type": "build", "data": {"data": TOKEN}}]
-    fetched = await till.fetch(hidden)
-    assert fetched == await till.fetch(TOKEN) == await till.fetch()
-    assert await till.pay() == "succeeded"
+    assert (await pos.option())["actions"] == [{"type": "build", "data": {"data": TOKEN}}]
+    fetched = await pos.fetch(hidden)
+    assert fetched == await pos.fetch(TOKEN) == await pos.fetch()
+    assert await pos.pay() == "succeeded"
 
 
 async def test_option_in_two_parts_is_fetched_as_a_whole(desk, monkeypatch):
@@ -369,36 +365,36 @@ async def test_option_in_two_parts_is_fetched_as_a_whole(desk, monkeypatch):
         return replace(option, actions=(*inline, *option.actions))
 
     monkeypatch.setattr(rail.offers, "build_option", in_two_parts)
-    till = await open_pos(desk)
-    (hidden,) = (await till.option())["actions"]
-    await submit_form(desk, await till.url())
-    inline, build = (await till.option())["actions"]
-    (built,) = await till.fetch(build["data"]["data"])
-    assert await till.fetch(hidden["data"]["data"]) == [inline, built]
+    pos = await open_pos(desk)
+    (hidden,) = (await pos.option())["actions"]
+    await submit_form(desk, await pos.url())
+    inline, build = (await pos.option())["actions"]
+    (built,) = await pos.fetch(build["data"]["data"])
+    assert await pos.fetch(hidden["data"]["data"]) == [inline, built]
     # a caller that passes no data saw the actions from before the data was given
-    assert await till.fetch() == [inline, built]
+    assert await pos.fetch() == [inline, built]
 
 
 async def test_a_gate_that_is_new_opens_a_form(desk, monkeypatch):
-    till = await open_pos(desk)
+    pos = await open_pos(desk)
     with monkeypatch.context() as before:
         off = desk.service.settings.capture.model_copy(update={"enabled": False})
         settings = desk.service.settings.model_copy(update={"capture": off})
         before.setattr(type(desk.service.app), "settings", settings)
-        option = await till.option()
+        option = await pos.option()
         assert option["collectData"] is None
-    refused = await get_refusal(desk.rest.fetch(till.payment_id, option["id"]))
+    refused = await get_refusal(desk.rest.fetch(pos.payment_id, option["id"]))
     assert (await submit_form(desk, refused.details["url"])).status == 200
-    fetched = await desk.rest.fetch(till.payment_id, option["id"])
+    fetched = await desk.rest.fetch(pos.payment_id, option["id"])
     assert fetched["actions"] == option["actions"]
 
 
 # export and erasure
 
 
-async def test_customer_export_lists_collected_data_and_erasure_deletes_it(desk, till):
-    wallet = till.wallet
-    await submit_form(desk, await till.url())
+async def test_customer_export_lists_collected_data_and_erasure_deletes_it(desk, pos):
+    wallet = pos.wallet
+    await submit_form(desk, await pos.url())
     told_at = desk.now
     desk.clock.advance(10)
     second = await open_pos(desk, wallet)
@@ -406,12 +402,12 @@ async def test_customer_export_lists_collected_data_and_erasure_deletes_it(desk,
     field_container = (await export_customer(desk, wallet)).collected_data
     assert [customer.payment_id for customer in field_container] == [
         second.payment_id,
-        till.payment_id,
+        pos.payment_id,
     ]
     assert json.loads(field_container[1].data_json) == DATA
     assert field_container[1].collected_at.seconds == told_at
     assert field_container[1].kept_until.seconds == told_at + 30 * DAY_S
-    assert await till.pay() == "succeeded"
+    assert await pos.pay() == "succeeded"
     async with open_operator(desk.service) as operator:
         request = customer_pb2.EraseCustomerRequest(account=wallet.account)
         erased = await operator.call("EraseCustomer", request)
@@ -425,19 +421,19 @@ async def test_customer_export_lists_collected_data_and_erasure_deletes_it(desk,
 
 
 async def test_data_with_a_lost_key_is_exported_empty(desk, monkeypatch):
-    till = await open_pos(desk)
-    await submit_form(desk, await till.url())
+    pos = await open_pos(desk)
+    await submit_form(desk, await pos.url())
     monkeypatch.setattr(type(desk.service.app), "cipher", Cipher([b"\x05" * 32]))
-    (customer,) = (await export_customer(desk, till.wallet)).collected_data
-    assert (customer.payment_id, customer.data_json) == (till.payment_id, "")
+    (customer,) = (await export_customer(desk, pos.wallet)).collected_data
+    assert (customer.payment_id, customer.data_json) == (pos.payment_id, "")
     # and the data's author can no longer be determined
-    assert (await till.option())["collectData"] is not None
+    assert (await pos.option())["collectData"] is not None
 
 
 async def test_data_moved_to_another_record_is_not_decrypted(desk):
-    app, till = desk.service.app, await open_pos(desk)
-    await submit_form(desk, await till.url())
-    (stored,) = await app.store.read(collected_data.list_by_account(till.wallet.account.lower()))
+    app, pos = desk.service.app, await open_pos(desk)
+    await submit_form(desk, await pos.url())
+    (stored,) = await app.store.read(collected_data.list_by_account(pos.wallet.account.lower()))
     assert json.loads(collected.decrypt_data(app.cipher, stored)) == DATA
     assert collected.decrypt_data(app.cipher, replace(stored, payment_id="pay_other")) is None
     assert (
@@ -453,8 +449,8 @@ async def test_nothing_of_it_is_anywhere_in_clear(tmp_path, caplog, monkeypatch)
     marks = ("Marker", "1987-06-05", prefill[:40])
     with caplog.at_level(logging.DEBUG):
         async with open_service(tmp_path, capture=CAPTURE_SETTINGS) as desk:
-            till = await open_pos(desk)
-            url = await till.url()
+            pos = await open_pos(desk)
+            url = await pos.url()
             page = await desk.ask("GET", f"{get_path(url)}&prefill={prefill}")
             assert "Ada Marker-one" in page.text
             # every kind of answered fault, too
@@ -463,8 +459,8 @@ async def test_nothing_of_it_is_anywhere_in_clear(tmp_path, caplog, monkeypatch)
                 await submit_form(desk, url, wrong),
                 await submit_form(desk, url, [DATA["fullName"]]),
             ]
-            side = f"/v1/gateway/payment/{till.payment_id}"
-            option_id = (await till.option())["id"]
+            side = f"/v1/gateway/payment/{pos.payment_id}"
+            option_id = (await pos.option())["id"]
             keyed = {**desk.rest.wallet, "Idempotency-Key": "k"}
             for data in (wrong, DATA):
                 body = {"optionId": option_id, "collectedData": data}
@@ -477,14 +473,14 @@ async def test_nothing_of_it_is_anywhere_in_clear(tmp_path, caplog, monkeypatch)
                 seen.append(await submit_form(desk, unused))
             assert [response.status for response in seen] == [400, 400, 400, 200, 500]
             assert not [mark for mark in marks for response in seen if mark in response.text]
-            assert await till.pay() == "succeeded"
+            assert await pos.pay() == "succeeded"
             files = [path for path in desk.service.home.path.rglob("*") if path.is_file()]
             if postgres.get_engine() == postgres.SQLITE:
                 assert {path.name for path in files} >= {"florin.db", "florin.db-wal"}
             for file in files:
                 content = file.read_bytes()
                 assert not [mark for mark in marks if mark.encode() in content], file
-            (customer,) = (await export_customer(desk, till.wallet)).collected_data
+            (customer,) = (await export_customer(desk, pos.wallet)).collected_data
             assert "Marker" in customer.data_json
     assert "no encryption key exists" in caplog.text
     assert not [mark for mark in marks if mark in caplog.text]

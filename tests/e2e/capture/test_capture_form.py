@@ -23,8 +23,8 @@ from tests.support.capture import (
     to_form_items,
     wait_deleted,
 )
-from tests.support.desk import open_service
 from tests.support.service import NO_LIMITS
+from tests.support.service_harness import open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -36,55 +36,53 @@ async def desk(tmp_path_factory):
 
 
 @pytest_asyncio.fixture(loop_scope="module", params=["rest", "grpc"])
-async def till(request, desk) -> CapturePos:
+async def pos(request, desk) -> CapturePos:
     return await open_pos(desk, api=getattr(desk, request.param))
 
 
-async def test_a_payment_with_a_form(desk, till):
-    option = await till.option()
-    refused = await get_refusal(till.fetch(option["actions"][0]["data"]["data"]))
+async def test_a_payment_with_a_form(desk, pos):
+    option = await pos.option()
+    refused = await get_refusal(pos.fetch(option["actions"][0]["data"]["data"]))
     assert (refused.http, refused.code) == (400, "params_validation")
     assert refused.message == "IC data required but not found"
     url = option["collectData"]["url"]
     assert refused.details == {"reason": "ic_required", "url": url}
     answer = await submit_form(desk, url)
     assert (answer.status, answer.body) == (200, {"status": "success"})
-    actions = await till.fetch(option["actions"][0]["data"]["data"])
+    actions = await pos.fetch(option["actions"][0]["data"]["data"])
     assert [action["type"] for action in actions] == ["walletRpc"]
-    now = await till.option()
+    now = await pos.option()
     assert (now["id"], now["collectData"], now["actions"]) == (option["id"], None, actions)
-    assert await till.pay() == "succeeded"
+    assert await pos.pay() == "succeeded"
     # after that it is read-only
-    repeated = await till.api.confirm(
-        till.payment_id, option["id"], [till.wallet.execute(*actions)]
-    )
+    repeated = await pos.api.confirm(pos.payment_id, option["id"], [pos.wallet.execute(*actions)])
     assert repeated["status"] == "succeeded"
 
 
-async def test_without_data_nothing_is_confirmed(desk, till):
-    option = await till.option()
+async def test_without_data_nothing_is_confirmed(desk, pos):
+    option = await pos.option()
     guessed = ["0x" + "11" * 65]
     for outputs in (guessed, guessed * 2):
-        refused = await get_refusal(till.api.confirm(till.payment_id, option["id"], outputs))
+        refused = await get_refusal(pos.api.confirm(pos.payment_id, option["id"], outputs))
         assert (refused.http, refused.code) == (400, "params_validation")
         assert refused.details["reason"] == "ic_required"
-    assert (await desk.rest.status(till.payment_id))["status"] == "requires_action"
+    assert (await desk.rest.status(pos.payment_id))["status"] == "requires_action"
     # the refusal has the form's address too
     assert (await submit_form(desk, refused.details["url"])).status == 200
-    assert await till.pay() == "succeeded"
+    assert await pos.pay() == "succeeded"
 
 
-async def test_foreign_build_data_is_still_foreign(till):
-    other = await open_pos(till.desk)
+async def test_foreign_build_data_is_still_foreign(pos):
+    other = await open_pos(pos.desk)
     (foreign,) = (await other.option())["actions"]
     for data in ("00" * 16, foreign["data"]["data"]):
-        assert (await get_refusal(till.fetch(data, DATA))).code == "invalid_params"
-    assert count_stored(till.desk, till) == 0
+        assert (await get_refusal(pos.fetch(data, DATA))).code == "invalid_params"
+    assert count_stored(pos.desk, pos) == 0
 
 
 async def test_the_same_data_again_is_a_success_and_other_data_is_not(desk):
-    till = await open_pos(desk)
-    url = await till.url()
+    pos = await open_pos(desk)
+    url = await pos.url()
     assert (await submit_form(desk, url)).status == 200
     before = desk.rows()
     assert (await submit_form(desk, url, to_form_items(DATA))).status == 200
@@ -93,20 +91,20 @@ async def test_the_same_data_again_is_a_success_and_other_data_is_not(desk):
     assert (await submit_form(desk, url, {})).refusal == (400, "params_validation")
     assert desk.rows() == before
     # also after the end: the first answer may have been lost
-    await desk.rest.cancel(till.payment_id)
+    await desk.rest.cancel(pos.payment_id)
     assert (await submit_form(desk, url)).status == 200
 
 
 async def test_ten_concurrent_form_submissions_store_a_single_record(desk):
-    till = await open_pos(desk)
-    url = await till.url()
+    pos = await open_pos(desk)
+    url = await pos.url()
     names = [f"Ada {n % 2}" for n in range(10)]
     answers = await asyncio.gather(
         *(submit_form(desk, url, {**DATA, "fullName": name}) for name in names)
     )
     result = sorted(answer.status for answer in answers)
     assert result == [200] * 5 + [401] * 5
-    assert count_stored(desk, till) == 1
+    assert count_stored(desk, pos) == 1
 
 
 @pytest.mark.parametrize("token", ["", "x", "00" * 32, "ä" * 64, "0" * 30_000])
@@ -148,8 +146,8 @@ async def test_a_form_dies_with_its_payment(desk):
     ],
 )
 async def test_invalid_form_fields_are_named(desk, body, fields):
-    till = await open_pos(desk)
-    token = get_query(await till.url())["t"]
+    pos = await open_pos(desk)
+    token = get_query(await pos.url())["t"]
     sent = {name: token if value == "TOKEN" else value for name, value in body.items()}
     answer = await desk.ask("POST", "/collect/", body=sent)
     assert answer.refusal == (400, "params_validation")
@@ -160,7 +158,7 @@ async def test_invalid_form_fields_are_named(desk, body, fields):
         assert set(named) >= set(fields)
         assert len(named) == len(fields) or "data" in fields
     assert "Marker" not in answer.text
-    assert count_stored(desk, till) == 0
+    assert count_stored(desk, pos) == 0
     # the token is still valid
     assert (await desk.ask("POST", "/collect/", body={"token": token, "data": DATA})).status == 200
 
@@ -201,9 +199,9 @@ async def test_malformed_form_submission_is_refused(desk, data, kind, expected_r
     ],
 )
 async def test_a_form_from_another_site_is_refused(desk, headers, status):
-    till = await open_pos(desk)
-    assert (await submit_form(desk, await till.url(), **headers)).status == status
-    assert count_stored(desk, till) == (1 if status == 200 else 0)
+    pos = await open_pos(desk)
+    assert (await submit_form(desk, await pos.url(), **headers)).status == status
+    assert count_stored(desk, pos) == (1 if status == 200 else 0)
 
 
 async def test_forms_are_limited(tmp_path):
@@ -217,8 +215,8 @@ async def test_forms_are_limited(tmp_path):
         }
     )
     async with open_service(tmp_path, capture=CAPTURE_SETTINGS, limits=limits) as desk:
-        till, other = await open_pos(desk), await open_pos(desk)
-        url = await till.url()
+        pos, other = await open_pos(desk), await open_pos(desk)
+        url = await pos.url()
         for _ in range(3):
             assert (await submit_form(desk, url)).status == 200
         over = await submit_form(desk, url)
@@ -240,8 +238,8 @@ async def test_forms_are_limited(tmp_path):
 async def test_forms_and_pages_share_the_limit_of_an_address(tmp_path):
     limits = LimitSettings(**{**NO_LIMITS.model_dump(), "page_per_minute": 60, "page_burst": 3})
     async with open_service(tmp_path, capture=CAPTURE_SETTINGS, limits=limits) as desk:
-        till = await open_pos(desk)
-        url = await till.url()
+        pos = await open_pos(desk)
+        url = await pos.url()
         for _ in range(3):
             assert (await desk.ask("GET", get_path(url))).status == 200
         assert (await desk.ask("GET", get_path(url))).status == 429

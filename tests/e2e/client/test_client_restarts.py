@@ -12,7 +12,7 @@ from florin_client import AsyncClient, Client, Retries
 from florin_client.wallet import Wallet
 
 from tests.support.command import RunningCommand
-from tests.support.relay import TcpRelay
+from tests.support.tcp_relay import TcpRelay
 
 pytestmark = pytest.mark.long
 
@@ -28,15 +28,15 @@ ORDER: Any = {"amount": ("iso4217/USD", 1250), "reference_id": "killed-1001"}
 @pytest.fixture
 def up(tmp_path, forks):
     """Start `florin up`, and restart it at the same address with the same state."""
-    begun: list[RunningCommand] = []
+    commands: list[RunningCommand] = []
 
     def start() -> RunningCommand:
-        port = begun[0].env["FLORIN_GRPC_TARGET"].rpartition(":")[2] if begun else "0"
-        begun.append(forks.start_lasting("up", home=tmp_path / "home", FLORIN_GRPC_PORT=port))
-        return begun[-1]
+        port = commands[0].env["FLORIN_GRPC_TARGET"].rpartition(":")[2] if commands else "0"
+        commands.append(forks.start_lasting("up", home=tmp_path / "home", FLORIN_GRPC_PORT=port))
+        return commands[-1]
 
     yield start
-    for command in begun:
+    for command in commands:
         if command.process.poll() is None:
             command.send_signal(signal.SIGTERM)
             assert command.wait_ended().status == 0

@@ -19,7 +19,7 @@ from tests.support.command_stage import CommandStage, parse_documents
 
 pytestmark = pytest.mark.long
 
-NOBODY = "eip155:31337:0x" + "77" * 20
+OTHER_ACCOUNT = "eip155:31337:0x" + "77" * 20
 PREVIEW = "2026-02-19.preview"
 # their output is for a shell, or comes from another program
 PLAIN = {"lab", "completion"}
@@ -110,11 +110,13 @@ def merchants(stage: CommandStage) -> None:
     (before,) = stage.run_json("merchants", "destinations", own)
     asset = f"eip155:31337/erc20:{DEVNET.euro.address}"
     assert asset not in {item["asset"] for item in before["crypto"]}
-    words = ("merchants", "destinations", own, "--set", f"{asset}={NOBODY}")
+    words = ("merchants", "destinations", own, "--set", f"{asset}={OTHER_ACCOUNT}")
     (refused,) = stage.run_json(*words, status=ExitStatus.USAGE_ERROR)
     assert refused["error"]["exit"] == ExitStatus.USAGE_ERROR
     (after,) = stage.run_json(*words, "--yes")
-    assert NOBODY in {item["destination"] for item in after["crypto"] if item["asset"] == asset}
+    assert OTHER_ACCOUNT in {
+        item["destination"] for item in after["crypto"] if item["asset"] == asset
+    }
     (again,) = stage.run_json("merchants", "destinations", own, "--remove", asset, "--yes")
     assert again == before
 
@@ -314,7 +316,7 @@ def files(stage: CommandStage) -> None:
     assert Path(done["manifest"]).exists()
     server = ("--server", stage.env["FLORIN_GRPC_TARGET"])
     of_env = {name: stage.env[name] for name in ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID")}
-    words = ("export", "--to", str(stage.folder / "told"), *server)
+    words = ("export", "--to", str(stage.folder / "export"), *server)
     assert stage.run_json(*words, **of_env)[0]["rows"]["payments"] >= 0
     backup = stage.folder / "copy.db"
     assert stage.run_json("store", "backup", str(backup))[0]["rows"] > 0

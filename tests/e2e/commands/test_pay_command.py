@@ -207,7 +207,7 @@ def test_missing_option_and_ended_payment_have_their_own_exit_status(link, pay, 
     for option in ("4", "0", "tDOGE", ETHER):
         assert pay(created, "--option", option)[0] == 2
     assert pay(created, "--chain", "eip155:1")[0] == 1
-    assert pay("pay_nobodys")[0] == 3
+    assert pay("pay_unknown")[0] == 3
     payment = created.rpartition("/")[2]
     assert forks("payments", "cancel", payment, "--yes", home=up.home.path).status == 0
     assert pay(created)[0] == 6

@@ -93,10 +93,10 @@ def asking(tmp_path_factory) -> Iterator[dict[tuple[str, ...], subprocess.Popen[
     """Start all commands that call a server which never answers; each gives up after seconds."""
     out = tmp_path_factory.mktemp("exported") / "out"
     key = {"FLORIN_PARTNER_KEY": "a", "FLORIN_MERCHANT_ID": "b"}
-    begun = {words[:2]: look(*words, *OF_A_MERCHANT) for words in ASKING}
-    begun["export",] = look("export", "--to", str(out), SERVER, **key)
-    yield begun
-    for popen in begun.values():
+    processes = {words[:2]: look(*words, *OF_A_MERCHANT) for words in ASKING}
+    processes["export",] = look("export", "--to", str(out), SERVER, **key)
+    yield processes
+    for popen in processes.values():
         popen.kill()
         popen.communicate()
 

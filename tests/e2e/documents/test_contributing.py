@@ -49,7 +49,7 @@ async def follow(walk: NewcomerWalk, block: DocumentBlock) -> None:
         case "text":
             tree(walk, block)
         case _:
-            pytest.fail(f"nobody follows {block.place}")
+            pytest.fail(f"no step follows {block.place}")
 
 
 async def types(walk: NewcomerWalk, lines: list[str]) -> None:

@@ -49,7 +49,7 @@ from tests.e2e.documents import (  # noqa: F401  (their steps)
     store,
 )
 from tests.e2e.documents.steps import STEPS, step
-from tests.support import foreign
+from tests.support import foreign_chains
 from tests.support.documents import (
     DocumentBlock,
     check_settings_taken,
@@ -101,7 +101,7 @@ def test_every_documented_block_has_a_step_and_is_executed():
     places = {block.place for block in blocks}
     shown = {block.place for block in blocks if block.kind in SHOWN}
     assert STEPS.keys() <= places
-    assert places - shown <= STEPS.keys(), "nobody follows these"
+    assert places - shown <= STEPS.keys(), "no step follows these"
 
 
 # from the first payment on
@@ -322,7 +322,7 @@ async def real_chain(walk: NewcomerWalk, block: DocumentBlock) -> None:
     password = walk.folder.parent / "password"
     password.write_text("correct horse")
     there = {USDC: usd_coin(), EURC: load_artifact("TestDollar").runtime}
-    async with foreign.open_embedded(8453, there) as chain:
+    async with foreign_chains.open_embedded(8453, there) as chain:
         # more blocks than make one final, as on any real chain
         await chain.ask("evm_mine", {"blocks": 50})
         script = block.text

@@ -12,9 +12,9 @@ from florin_server.app.exports import server
 from florin_server.money.ledger.store import books
 
 from tests.support.command import get_refusal
-from tests.support.desk import ORDER
-from tests.support.exported import keep_newest, read_rows, sum_postings
+from tests.support.export_stores import keep_newest, read_rows, sum_postings
 from tests.support.service import run_service
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

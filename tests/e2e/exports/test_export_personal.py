@@ -9,14 +9,18 @@ import pytest
 import pytest_asyncio
 
 from tests.support.capture import CAPTURE_SETTINGS, DATA, open_pos, submit_form
-from tests.support.desk import open_service
-from tests.support.exported import read_rows
+from tests.support.export_stores import read_rows
+from tests.support.service_harness import open_service
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
-TOLD = [value for value in DATA.values() if isinstance(value, str) and len(value) > 2]
+PERSONAL_VALUES = [value for value in DATA.values() if isinstance(value, str) and len(value) > 2]
 # plain, and escaped as JSON may have it
-WORDS = [form for text in TOLD for form in (text.encode(), json.dumps(text).strip('"').encode())]
+WORDS = [
+    form
+    for text in PERSONAL_VALUES
+    for form in (text.encode(), json.dumps(text).strip('"').encode())
+]
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")

@@ -16,8 +16,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.support.api import grpc_metadata
 from tests.support.api import to_api_call_error as refusal
-from tests.support.desk import DEPLOYED, ORDER, SPEC, PartnerTenant, ServiceHarness
 from tests.support.json import to_json
+from tests.support.service_harness import DEPLOYED, ORDER, SPEC, PartnerTenant, ServiceHarness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -385,7 +385,7 @@ async def test_a_fiat_amount_that_32_bits_do_not_hold_is_null_in_the_older_list(
 async def test_the_older_list_knows_the_partners_own_merchants_only(desk, shop):
     _, live_key = await desk.key(shop.partner.id, live=True)
     for merchant_id, key in (
-        ("mrch_nobody", shop.secret),
+        ("mrch_unknown", shop.secret),
         (desk.env["FLORIN_MERCHANT_ID"], shop.secret),
         (shop.merchant.id, live_key),
     ):

@@ -19,7 +19,7 @@ from florin_server.money.payments.store.listing import PaymentListOrder, Payment
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.desk import START_S, ServiceHarness
+from tests.support.service_harness import START_S, ServiceHarness
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

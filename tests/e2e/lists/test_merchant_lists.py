@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from tests.support.accounts import PROTOCOLS, PartnerAccount, to_refusal
-from tests.support.desk import PartnerTenant
+from tests.support.service_harness import PartnerTenant
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),

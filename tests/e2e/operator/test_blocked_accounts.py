@@ -10,8 +10,8 @@ from florin_server.settings import Settings
 from pydantic import ValidationError
 
 from tests.support.api import ApiCallError
-from tests.support.desk import DEPLOYED, SPEC, open_service
-from tests.support.story import ORDER, follow_payment
+from tests.support.payment_flow import ORDER, follow_payment
+from tests.support.service_harness import DEPLOYED, SPEC, open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -22,7 +22,7 @@ from florin_server.rails.evm.setup.deployment import DEPLOYER_CODE
 from florin_server.rails.networks import chain_files
 from typer.testing import CliRunner
 
-from tests.support import foreign
+from tests.support import foreign_chains
 from tests.support.anvil_node import sign_faucet_transaction
 from tests.support.api import RestApi
 from tests.support.chain_commands import (
@@ -84,7 +84,9 @@ async def paid(
         await asyncio.to_thread(running.__exit__)
 
 
-async def gets_its_contracts(run, chain: foreign.ForeignChain, chain_id: int, relayer: str) -> None:
+async def gets_its_contracts(
+    run, chain: foreign_chains.ForeignChain, chain_id: int, relayer: str
+) -> None:
     """Deploy the contracts once the relayer can pay for them; each is deployed once."""
     assert "has no balance of the chain's coin" in refused(await run("deploy", "far-away", "--yes"))
     await chain.fund(relayer, 10**14)
@@ -111,7 +113,7 @@ OLD_SETTLER = ("--settler", DEVNET.settler)
 
 
 async def test_new_contract_replaces_the_former_which_is_still_followed(run, home):
-    async with foreign.open_embedded(424242) as chain:
+    async with foreign_chains.open_embedded(424242) as chain:
         added = await run(
             *build_add_arguments(chain, *OWN, "--token", f"{chain.token}:USD", *OLD_SETTLER)
         )
@@ -135,7 +137,7 @@ async def test_new_contract_replaces_the_former_which_is_still_followed(run, hom
 
 async def test_contract_of_another_version_is_not_replaced_while_it_may_be_used(run, home):
     code = {OPENER.lower(): OPENER_CODE}
-    async with foreign.open_embedded(424242, code) as chain:
+    async with foreign_chains.open_embedded(424242, code) as chain:
         words = (*OWN, "--token", f"{chain.token}:USD", "--settler", OPENER)
         added = await run(*build_add_arguments(chain, *words))
         path = home / "chains" / "own.toml"
@@ -150,12 +152,12 @@ async def test_contract_of_another_version_is_not_replaced_while_it_may_be_used(
 
 
 # on a known network a payment is final after the network's seconds of blocks
-BLOCKS = partial(foreign.open_embedded, block_interval_s=0.5)
+BLOCKS = partial(foreign_chains.open_embedded, block_interval_s=0.5)
 
 
 @pytest.mark.parametrize(
     ("opened", "chain_id"),
-    [(BLOCKS, 84532), (foreign.open_on_anvil, 424242)],
+    [(BLOCKS, 84532), (foreign_chains.open_on_anvil, 424242)],
     ids=["embedded", "anvil"],
 )
 async def test_a_chain_is_added_gets_its_contract_and_takes_money(
@@ -204,8 +206,8 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
         await chain.give(wallet.address, 100_000_000)
         final = await paid(run, forks, home, session, "far-away", wallet)
         assert final["status"] == "succeeded"
-        assert await foreign.get_balance(chain, TREASURY) == PRICE
-        assert await foreign.get_balance(chain, wallet.address) == 100_000_000 - PRICE
+        assert await foreign_chains.get_balance(chain, TREASURY) == PRICE
+        assert await foreign_chains.get_balance(chain, wallet.address) == 100_000_000 - PRICE
         receipt = await chain.ask("eth_getTransactionReceipt", final["info"]["txId"])
         assert (receipt["from"].lower(), receipt["to"].lower()) == (relayer, SETTLER.lower())
 
@@ -262,7 +264,9 @@ async def test_a_solana_cluster_is_added_and_takes_money(run, home, session, for
 async def base():
     """Serve a node that looks like Base's, with three tokens where the registry has some."""
     dollar, euro = (load_artifact(name).runtime for name in ("TestDollar", "TestEuro"))
-    async with foreign.open_embedded(BASE, {EURC: dollar, USDC: dollar, WETH: euro}) as chain:
+    async with foreign_chains.open_embedded(
+        BASE, {EURC: dollar, USDC: dollar, WETH: euro}
+    ) as chain:
         yield chain
 
 
@@ -312,14 +316,14 @@ async def test_a_node_that_is_none_or_serves_something_else_is_refused(run, home
     assert "serves Base (eip155:8453), not eip155:1" in await read_refusal(
         base.url, "--chain", "eip155:1"
     )
-    async with foreign.open_embedded(424242) as unknown:
+    async with foreign_chains.open_embedded(424242) as unknown:
         sentence = await read_refusal(unknown.url)
         assert "which is not in the registry: use --chain eip155:424242" in sentence
     assert not (home / "chains").exists()
 
 
 async def test_unsupported_network_is_refused_with_the_reason(run):
-    async with foreign.open_embedded(5042) as chain:
+    async with foreign_chains.open_embedded(5042) as chain:
         output = refused(
             await run(*build_add_arguments(chain, "--chain", "eip155:5042", "--name", "Arc"))
         )
@@ -327,7 +331,7 @@ async def test_unsupported_network_is_refused_with_the_reason(run):
 
 
 async def test_live_chain_without_a_finality_rule_is_named_by_add_and_doctor(run, home, forks):
-    async with foreign.open_embedded(424242) as chain:
+    async with foreign_chains.open_embedded(424242) as chain:
         words = ("--chain", "eip155:424242", "--name", "Own", "--live", "--new-relayer")
         added = await run(*build_add_arguments(chain, *words, "--token", f"{chain.token}:USD"))
         output = "Own: 12 blocks alone make a payment final"
@@ -355,7 +359,7 @@ async def test_tempo_is_added_deployed_to_and_its_keys_choose_the_fee_token(run,
     path_usd = "0x20c0000000000000000000000000000000000000"
     code = {path_usd: load_artifact("TestDollar").runtime}
     fees = TokenFees(path_usd, slot=2, manager=FEE_MANAGER)
-    async with foreign.open_embedded(42431, code, fees=fees) as chain:
+    async with foreign_chains.open_embedded(42431, code, fees=fees) as chain:
         assert "has no native coin" in refused(
             await run(*build_add_arguments(chain, "--coin", "--new-relayer"))
         )
@@ -395,7 +399,7 @@ async def test_a_chain_is_there_once(run, base):
 
 async def test_other_code_where_the_contract_belongs_is_refused(run):
     junk = {SETTLER.lower(): load_artifact("TestEuro").runtime}
-    async with foreign.open_embedded(84532, junk) as chain:
+    async with foreign_chains.open_embedded(84532, junk) as chain:
         done = await run(*build_add_arguments(chain, "--token", f"{chain.token}:USD"))
         assert done.status == 1
         assert f"the code at {SETTLER.lower()} is not Florin's" in done.err.splitlines()[-1]
@@ -467,7 +471,7 @@ async def test_a_new_key_needs_a_password(run, base, home):
 
 
 async def test_missing_deployer_is_created_by_its_own_transaction(run):
-    async with foreign.open_on_anvil(424242, "--disable-default-create2-deployer") as chain:
+    async with foreign_chains.open_on_anvil(424242, "--disable-default-create2-deployer") as chain:
         assert await chain.ask("eth_getCode", DEPLOYER, "latest") == "0x"
         added = await run(
             *build_add_arguments(chain, "--chain", "eip155:424242", "--name", "Bare"),
@@ -481,7 +485,7 @@ async def test_missing_deployer_is_created_by_its_own_transaction(run):
 
 
 async def test_node_that_refuses_the_deployer_transaction_is_reported(run):
-    async with foreign.open_embedded(84532, deployer=False) as chain:
+    async with foreign_chains.open_embedded(84532, deployer=False) as chain:
         added = await run(*build_add_arguments(chain, "--token", f"{chain.token}:USD"))
         await chain.fund(relayer_of(added))
         output = refused(await run("deploy", "base-sepolia", "--yes"))

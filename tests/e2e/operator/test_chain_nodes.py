@@ -6,7 +6,7 @@ import tomllib
 
 import pytest
 
-from tests.support import foreign
+from tests.support import foreign_chains
 from tests.support.chain_commands import ChainCommands, build_add_arguments
 
 pytestmark = pytest.mark.long
@@ -18,7 +18,7 @@ def run(home, forks):
 
 
 async def test_a_chain_with_several_nodes_is_added_and_each_is_listed(run, home):
-    async with foreign.open_embedded(424242) as chain:
+    async with foreign_chains.open_embedded(424242) as chain:
         second = chain.url.replace("127.0.0.1", "localhost")
         words = ("--rpc-url", second, "--new-relayer", "--chain", "eip155:424242", "--name", "Two")
         added = await run(*build_add_arguments(chain, *words, "--token", f"{chain.token}:USD"))
@@ -36,7 +36,10 @@ async def test_a_chain_with_several_nodes_is_added_and_each_is_listed(run, home)
 
 
 async def test_nodes_of_different_chains_are_not_added_together(run, home):
-    async with foreign.open_embedded(424242) as chain, foreign.open_embedded(424243) as other:
+    async with (
+        foreign_chains.open_embedded(424242) as chain,
+        foreign_chains.open_embedded(424243) as other,
+    ):
         words = ("--rpc-url", other.url, "--new-relayer", "--chain", "eip155:424242")
         done = await run(*build_add_arguments(chain, *words, "--name", "Two"))
         assert done.status == 1

@@ -15,12 +15,12 @@ from florin_server.app.home import StateFolder
 from florin_server.domain.caip import format_checksum_address
 from florin_server.domain.settlement.pace import ChainPace
 from florin_server.domain.settlement.settle_times import SettleTimes
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.operations.store import observed
 from florin_server.rails.networks import chain_files
 from solders.keypair import Keypair
 
-from tests.support import foreign
+from tests.support import foreign_chains
 from tests.support.chain_commands import (
     ENVIRONMENT,
     OPENER,
@@ -48,11 +48,11 @@ def run(home, forks):
 
 @pytest.fixture
 async def chain():
-    async with foreign.open_embedded(424242, CODE) as opened:
+    async with foreign_chains.open_embedded(424242, CODE) as opened:
         yield opened
 
 
-def add(chain: foreign.ForeignChain, *more: str) -> tuple[str, ...]:
+def add(chain: foreign_chains.ForeignChain, *more: str) -> tuple[str, ...]:
     words = ("chain", "add", "--rpc-url", chain.url, "--chain", CHAIN, "--name", "Far Away")
     return (*words, "--token", f"{chain.token}:USD", "--yes", *more)
 

@@ -30,8 +30,8 @@ from tests.support.command import (
     start_command,
     wait_command,
 )
+from tests.support.payment_flow import ORDER, PRICE, follow_payment
 from tests.support.service import run_service
-from tests.support.story import ORDER, PRICE, follow_payment
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

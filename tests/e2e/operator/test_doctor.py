@@ -10,14 +10,14 @@ import pytest
 from florin_server.db.engine import schema
 
 from tests.support import postgres
-from tests.support.migrated import migrate_file
+from tests.support.store_migrations import migrate_file
 
 OLD = "v0020"
 TABLES = "SELECT table_name FROM information_schema.tables WHERE table_schema = current_schema()"
 
 sqlite_only = pytest.mark.skipif(postgres.get_engine() != postgres.SQLITE, reason="moves a file")
 needs_postgres = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 pytestmark = pytest.mark.long
 

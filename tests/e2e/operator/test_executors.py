@@ -10,8 +10,8 @@ from florin.v1 import condition_pb2, system_pb2
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
 from tests.support.installation import open_operator
+from tests.support.payment_flow import ORDER, PRICE, follow_payment
 from tests.support.service import run_service
-from tests.support.story import ORDER, PRICE, follow_payment
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

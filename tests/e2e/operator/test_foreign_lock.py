@@ -13,7 +13,7 @@ import pytest
 from florin_server.db.engine import writer
 
 from tests.support import postgres
-from tests.support.desk import CREATE, ORDER, ServiceHarness, open_service
+from tests.support.service_harness import CREATE, ORDER, ServiceHarness, open_service
 
 pytestmark = pytest.mark.skipif(
     postgres.get_engine() != postgres.SQLITE, reason="only a file can be locked by others"

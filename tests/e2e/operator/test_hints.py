@@ -18,21 +18,21 @@ from florin_server.app.role import SERVER_ROLE
 from florin_server.app.service import FlorinService
 from florin_server.base.topics import Topic
 from florin_server.compliance.screening.service import lists
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 from florin_server.operations.service import executors
 
 from tests.support import postgres
-from tests.support.desk import CREATE, ORDER
 from tests.support.own_chain import CHAIN
-from tests.support.pair import ServicePair, open_pair
 from tests.support.service import wait_open_responses
+from tests.support.service_harness import CREATE, ORDER
+from tests.support.service_pair import ServicePair, open_pair
 from tests.support.until import PATIENCE_S, wait_until
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),
 ]
 
@@ -232,11 +232,11 @@ async def test_direct_store_change_is_detected_within_half_a_second(silent):
 async def test_a_list_that_is_imported_here_is_in_force_there(two):
     bad = f"{CHAIN}:0x{'66' * 20}"
     assert not await two.other.app.screening.is_listed(bad)
-    begun = lists.ScreeningImport()
+    screening_import = lists.ScreeningImport()
     source = lists.ScreeningListSource("ofac", "00" * 32, None)
     app = two.service.service.app
-    await lists.add_part(app, begun, source, 0, [bad.rpartition(":")[2]])
-    await lists.finish_import(app, begun, force=False)
+    await lists.add_part(app, screening_import, source, 0, [bad.rpartition(":")[2]])
+    await lists.finish_import(app, screening_import, force=False)
     await wait_until(lambda: two.other.app.screening.is_listed(bad))
 
 

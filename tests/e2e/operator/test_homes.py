@@ -21,7 +21,7 @@ from florin_server.app.home import StateFolder
 from florin_server.cli.exits import ExitStatus
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.payments.payment import Destination, Merchant
-from florin_server.money.opening import open_store
+from florin_server.money.open_store import open_store
 
 from tests.support.command import FLORIN, RunningCommand, get_refusal, make_environment
 

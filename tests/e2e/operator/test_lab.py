@@ -38,7 +38,7 @@ def opened(home: Path, *command: str, **changes: str) -> Iterator[tuple[Any, str
                 yield process, f"http://127.0.0.1:{match[1]}/api", match[2]
                 break
         else:
-            raise AssertionError("Jupyter never told where it is")
+            raise AssertionError("Jupyter never printed its address")
     finally:
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=PATIENCE_S)

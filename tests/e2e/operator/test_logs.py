@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from florin_server.base import logs
 
-from tests.support.desk import open_service
+from tests.support.service_harness import open_service
 
 BUYER = {"fullName": "Ada Lovelace-Planted", "dob": "1815-12-10", "email": "ada@planted.example"}
 

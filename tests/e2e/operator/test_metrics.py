@@ -18,8 +18,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as read
 
 from tests.support.api import ApiCallError
-from tests.support.desk import ORDER, ServiceHarness, open_service
 from tests.support.service import make_settings
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.until import wait_until
 
 GAS = "florin_gas_cost_minor_units_total"

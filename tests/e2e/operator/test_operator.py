@@ -12,8 +12,8 @@ from florin_server.accounts.store import merchants
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
 
 from tests.support.api import ApiCallError
-from tests.support.desk import CREATE, ORDER
 from tests.support.installation import open_operator
+from tests.support.service_harness import CREATE, ORDER
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -22,9 +22,9 @@ from florin_server.money.payouts.store import held_money
 
 from tests.support.api import RestApi
 from tests.support.command import CommandForks, CommandResult, get_refusal
-from tests.support.desk import ORDER
 from tests.support.service import run_service
-from tests.support.store_kit import create_payment, open_engine_store
+from tests.support.service_harness import ORDER
+from tests.support.store_factories import create_payment, open_engine_store
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.long
@@ -256,7 +256,7 @@ def test_customer_data_is_exported_and_erased(forks, customer):
             3,
             "Not done: Customer not found (customer_not_found)",
         )
-        done = forks("customers", command, "nobody", home=home)
+        done = forks("customers", command, "unknown", home=home)
         assert done.status == 1
         assert get_refusal(done).startswith("Not done: Validation error: account: ")
         assert get_refusal(done).endswith(" (params_validation)")

@@ -7,7 +7,7 @@ import pytest
 import pytest_asyncio
 from florin.v1 import merchant_pb2
 from florin_server.api.server.auth import Authenticator
-from florin_server.api.server.guarded import GuardedMethods
+from florin_server.api.server.guarded_methods import GuardedMethods
 from florin_server.api.server.idempotency import IdempotencyLocks
 from florin_server.api.server.interceptors import AuthInterceptor
 from florin_server.app.servers.grpc_server import OPERATOR_SERVICES, PUBLIC_SERVICES

@@ -16,14 +16,14 @@ from florin_server.features.monitoring.service import quarantine as items
 from florin_server.features.webhooks import worker as deliver
 from florin_server.money.settlement.worker.signing_key import SigningKey
 
-from tests.support.answering import serve_stub
 from tests.support.api import ApiCallError
 from tests.support.books import wait_exact
-from tests.support.desk import ORDER, ServiceHarness, open_service
+from tests.support.http_stub import serve_stub
 from tests.support.installation import open_operator
 from tests.support.receiver import OK, WebhookReceiver
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.until import wait_until
-from tests.support.webhook_shop import WebhookMerchant
+from tests.support.webhook_merchant import WebhookMerchant
 
 pytestmark = pytest.mark.long
 
@@ -159,7 +159,7 @@ async def test_worker_that_fails_is_a_condition_and_the_process_stays_ready(tmp_
     from florin_server.app import workers
 
     async def breaks(app):
-        raise KeyError("nobody foresaw this")
+        raise KeyError("unexpected error")
 
     breaks.__name__ = "forget_gas"
     monkeypatch.setattr(workers, "delete_old_gas", breaks)
@@ -220,7 +220,7 @@ async def test_lease_that_cannot_be_released_does_not_block_shutdown(tmp_path, m
 
     async def give_back(self):
         requests.append(self.account)
-        raise ValueError("nobody expects that")
+        raise ValueError("unexpected error")
 
     async with open_service(tmp_path / "home") as desk:
         keys = [sender.account for sender in desk.service.app.executors.values()]

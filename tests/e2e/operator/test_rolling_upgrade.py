@@ -16,17 +16,17 @@ from tests.chaos.customers import (
     wait_while_paying,
 )
 from tests.support import postgres
-from tests.support.answering import make_stub_response, serve_stub
-from tests.support.migrated import move_database
+from tests.support.http_stub import make_stub_response, serve_stub
 from tests.support.processes import open_installation
-from tests.support.released import RELEASED, RELEASED_SCHEMA, unpack_code
-from tests.support.rolling import BalancedApi, Balancer, Roll
+from tests.support.released_versions import RELEASED, RELEASED_SCHEMA, unpack_code
+from tests.support.rolling_upgrade import BalancedApi, Balancer, Roll
+from tests.support.store_migrations import move_database
 from tests.support.until import wait_until
 
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),
 ]
 

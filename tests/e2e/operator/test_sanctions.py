@@ -9,10 +9,10 @@ from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 
 from tests.support.api import ApiCallError
-from tests.support.desk import ORDER, START_S, open_service
 from tests.support.installation import open_operator
 from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
 from tests.support.sanctions_import import DIGEST, import_list, remove_list
+from tests.support.service_harness import ORDER, START_S, open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

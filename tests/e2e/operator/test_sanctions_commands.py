@@ -11,9 +11,9 @@ import uvloop
 
 from tests.support.api import ApiCallError, RestApi
 from tests.support.command import RunningCommand, get_refusal
-from tests.support.desk import ORDER
 from tests.support.screening import make_sdn_list
 from tests.support.service import run_service
+from tests.support.service_harness import ORDER
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.long

@@ -12,9 +12,9 @@ import pytest_asyncio
 
 from tests.support import postgres
 from tests.support.command import run_florin
-from tests.support.desk import ORDER
 from tests.support.own_chain import CHAIN
 from tests.support.processes import SystemdSocket, kill_process, list_children, open_installation
+from tests.support.service_harness import ORDER
 from tests.support.steady_load import SteadyLoad
 from tests.support.until import wait_until
 
@@ -22,7 +22,7 @@ pytestmark = [
     pytest.mark.long,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),
 ]
 

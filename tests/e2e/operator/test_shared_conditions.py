@@ -20,13 +20,13 @@ from florin_server.rails.types import GasShortage
 from tests.support import postgres
 from tests.support.health import has_condition
 from tests.support.own_chain import CHAIN
-from tests.support.pair import ServicePair, open_pair
 from tests.support.service import run_service
+from tests.support.service_pair import ServicePair, open_pair
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.long
 needs_postgres = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 FUNDS, LEASED = ConditionName.RELAYER_FUNDS_LOW, ConditionName.SETTLEMENT_LEASED_ELSEWHERE
 POOR = "the relayer holds 1 wei"

@@ -14,11 +14,11 @@ from florin_server.settings import LimitSettings
 
 from tests.support import postgres
 from tests.support.service import make_settings
-from tests.support.store_kit import NOW_US
+from tests.support.store_factories import NOW_US
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(
-    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+    postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
 )
 # a process reports to others after seven of these
 GUESSES = LimitSettings(failure_per_minute=60, failure_burst=60)

@@ -26,9 +26,9 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from tests.support.api import grpc_metadata
 from tests.support.authority import CertificateAuthority
-from tests.support.desk import ORDER
-from tests.support.raw import read_response
+from tests.support.raw_http import read_response
 from tests.support.service import make_settings, run_service
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 
 HOST = "127.0.0.1"

@@ -28,8 +28,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.support.desk import ORDER, ServiceHarness, open_service
 from tests.support.service import make_settings
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

@@ -13,14 +13,14 @@ from florin_server.app.service import FlorinService
 from tests.support import postgres
 from tests.support.console import ConsoleUser
 from tests.support.own_chain import CHAIN
-from tests.support.pair import open_pair
+from tests.support.service_pair import open_pair
 from tests.support.until import wait_until
 
 pytestmark = [
     pytest.mark.long,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
-        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL was not asked for"
+        postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),
 ]
 

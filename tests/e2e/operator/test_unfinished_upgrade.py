@@ -7,7 +7,7 @@ from florin_server.db import installation
 from florin_server.db.engine.schema import HEAD
 
 from tests.support.api import ApiCallError
-from tests.support.desk import ORDER
+from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -26,9 +26,9 @@ from florin_server.settings import Settings
 from tests.support.anvil_node import sign_faucet_transaction
 from tests.support.api import ApiCallError
 from tests.support.books import SETTINGS, wait_exact
-from tests.support.desk import START_S, ServiceHarness, open_service
-from tests.support.payout_shop import PRICE
-from tests.support.released import RELEASED, unpack_home
+from tests.support.payout_merchant import PRICE
+from tests.support.released_versions import RELEASED, unpack_home
+from tests.support.service_harness import START_S, ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

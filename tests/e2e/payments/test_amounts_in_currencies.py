@@ -12,7 +12,7 @@ from florin_server.settings.amounts import CurrencyAmounts
 from pydantic import ValidationError
 
 from tests.support.api import ApiCallError
-from tests.support.desk import ServiceHarness, open_service
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import INSTANT_SOLANA
 from tests.support.wallet import EvmTestWallet
 

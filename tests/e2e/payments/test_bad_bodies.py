@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import CREATE, ORDER, PaymentOffer, ServiceHarness, call_refused
+from tests.support.service_harness import CREATE, ORDER, PaymentOffer, ServiceHarness, call_refused
 
 VALIDATION = (400, "params_validation")
 PARAMS = (400, "invalid_params")

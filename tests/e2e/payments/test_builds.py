@@ -30,8 +30,8 @@ from florin_server.rails.evm.sending.transactions import EvmSigner
 from sqlalchemy import update
 
 from tests.support.api import ApiCallError
-from tests.support.builds import TOKEN, BuildingRail
-from tests.support.desk import ORDER, ServiceHarness, open_service
+from tests.support.building_rail import TOKEN, BuildingRail
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.both_chains]
@@ -49,7 +49,7 @@ def building(desk, monkeypatch) -> BuildingRail:
     return BuildingRail(rail, monkeypatch)
 
 
-class Till:
+class BuildPos:
     """One payment and its one option."""
 
     def __init__(
@@ -68,12 +68,12 @@ class Till:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def till(desk, building) -> Till:
+async def pos(desk, building) -> BuildPos:
     wallet = EvmTestWallet()
     await desk.chain.fund(wallet.address)
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     (option,) = (await desk.rest.options(payment_id, [wallet.account]))["options"]
-    return Till(desk, payment_id, option, wallet)
+    return BuildPos(desk, payment_id, option, wallet)
 
 
 async def refusal(call: Any) -> tuple[int, str]:
@@ -82,29 +82,29 @@ async def refusal(call: Any) -> tuple[int, str]:
     return caught.value.http, caught.value.code
 
 
-async def test_build_is_offered_fetched_and_paid_through_both_protocols(desk, till, building):
-    assert till.option["actions"] == [{"type": "build", "data": {"data": TOKEN}}]
-    (same,) = (await desk.grpc.options(till.payment_id, [till.wallet.account]))["options"]
-    assert same["actions"] == till.option["actions"]
-    outputs = await till.signed()
-    fetched = await desk.grpc.fetch(till.payment_id, till.option["id"], TOKEN)
-    assert fetched["actions"] == await till.fetch(TOKEN) == await till.fetch()
-    await till.confirm(outputs)
-    assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
+async def test_build_is_offered_fetched_and_paid_through_both_protocols(desk, pos, building):
+    assert pos.option["actions"] == [{"type": "build", "data": {"data": TOKEN}}]
+    (same,) = (await desk.grpc.options(pos.payment_id, [pos.wallet.account]))["options"]
+    assert same["actions"] == pos.option["actions"]
+    outputs = await pos.signed()
+    fetched = await desk.grpc.fetch(pos.payment_id, pos.option["id"], TOKEN)
+    assert fetched["actions"] == await pos.fetch(TOKEN) == await pos.fetch()
+    await pos.confirm(outputs)
+    assert (await desk.wait_final(pos.payment_id))["status"] == "succeeded"
     (issued,) = building.verified[-1]
     assert issued.terms == {"turn": 0}
 
 
-async def test_nothing_is_issued_to_a_wallet_that_may_no_more(desk, till):
+async def test_nothing_is_issued_to_a_wallet_that_may_no_more(desk, pos):
     """Cached data of this process does not change that."""
-    wallet, payment = await desk.wallet_app(), f"/v1/gateway/payment/{till.payment_id}"
-    body = {"optionId": till.option["id"], "data": TOKEN}
+    wallet, payment = await desk.wallet_app(), f"/v1/gateway/payment/{pos.payment_id}"
+    body = {"optionId": pos.option["id"], "data": TOKEN}
     assert (await desk.ask("GET", payment, wallet)).status == 200
     store = desk.service.app.store
     await store.write(keys.revoke_app(wallet["App-Id"], 1))
     answer = await desk.ask("POST", f"{payment}/fetch", wallet, body)
     assert answer.refusal == (401, "invalid_app_id")
-    assert await store.read(payments.list_resolved_builds(till.payment_id, till.option["id"])) == []
+    assert await store.read(payments.list_resolved_builds(pos.payment_id, pos.option["id"])) == []
 
 
 FORGET_HEAD = Command(
@@ -133,12 +133,12 @@ async def test_wallet_transaction_is_searched_from_the_block_of_its_offer(desk, 
     if not noted:
         await store.write(forget_head(payment_id))
     await desk.chain.mine(7)
-    till = Till(desk, payment_id, option, wallet)
+    pos = BuildPos(desk, payment_id, option, wallet)
     for _ in range(2):
-        outputs = await till.signed()
+        outputs = await pos.signed()
         desk.clock.advance(60)
         await desk.chain.mine(3)
-    await till.confirm(outputs)
+    await pos.confirm(outputs)
     query = "SELECT from_block FROM confirm WHERE payment_id = ?"
     ((from_block,),) = desk.select(query, payment_id)
     fetched_at = [
@@ -150,9 +150,9 @@ async def test_wallet_transaction_is_searched_from_the_block_of_its_offer(desk, 
     assert from_block == first - building.rail.confirmations
 
 
-async def test_data_of_another_build_is_refused(till):
-    assert await refusal(till.fetch("5b" * 16)) == (400, "invalid_params")
-    assert await refusal(till.confirm(["0x" + "11" * 65])) == (400, "invalid_params")
+async def test_data_of_another_build_is_refused(pos):
+    assert await refusal(pos.fetch("5b" * 16)) == (400, "invalid_params")
+    assert await refusal(pos.confirm(["0x" + "11" * 65])) == (400, "invalid_params")
 
 
 async def test_data_for_an_option_without_a_build_is_refused(desk):
@@ -166,27 +166,27 @@ async def test_data_for_an_option_without_a_build_is_refused(desk):
     assert fetched["actions"] == offer.option["actions"]
 
 
-async def test_a_build_must_be_fetched_before_it_is_confirmed(desk, till):
+async def test_a_build_must_be_fetched_before_it_is_confirmed(desk, pos):
     too_many = ["0x" + "11" * 65] * 2
-    assert await refusal(till.confirm(too_many)) == (400, "invalid_params")
-    assert (await desk.rest.status(till.payment_id))["status"] == "requires_action"
-    await till.fetch()
-    assert (await till.confirm(too_many))["status"] == "failed"
+    assert await refusal(pos.confirm(too_many)) == (400, "invalid_params")
+    assert (await desk.rest.status(pos.payment_id))["status"] == "requires_action"
+    await pos.fetch()
+    assert (await pos.confirm(too_many))["status"] == "failed"
 
 
-async def test_lapsed_build_is_reissued_and_both_are_verified_against(desk, till, building):
-    before = await till.fetch()
+async def test_lapsed_build_is_reissued_and_both_are_verified_against(desk, pos, building):
+    before = await pos.fetch()
     desk.clock.advance(59)
-    assert await till.fetch() == before
+    assert await pos.fetch() == before
     desk.clock.advance(1)
-    await till.fetch()
-    await till.fetch()
-    await till.confirm(await till.signed())
+    await pos.fetch()
+    await pos.fetch()
+    await pos.confirm(await pos.signed())
     assert [item.terms["turn"] for item in building.verified[-1]] == [1, 0]
-    assert (await desk.wait_final(till.payment_id))["status"] == "succeeded"
+    assert (await desk.wait_final(pos.payment_id))["status"] == "succeeded"
 
 
-async def test_concurrent_fetches_return_the_same_build(desk, till, building):
+async def test_concurrent_fetches_return_the_same_build(desk, pos, building):
     turns = itertools.count()
     build = building.rail.offers.resolve_build
 
@@ -195,29 +195,29 @@ async def test_concurrent_fetches_return_the_same_build(desk, till, building):
         return created and replace(created, terms={"turn": next(turns)})
 
     building.rail.offers.resolve_build = slow
-    await asyncio.gather(*(till.fetch() for _ in range(5)))
+    await asyncio.gather(*(pos.fetch() for _ in range(5)))
     stored = await desk.service.app.store.read(
-        payments.list_resolved_builds(till.payment_id, till.option["id"])
+        payments.list_resolved_builds(pos.payment_id, pos.option["id"])
     )
     assert [item.n for item in stored] == [0]
 
 
-async def test_a_chain_that_does_not_answer_resolves_nothing(till, building):
+async def test_a_chain_that_does_not_answer_resolves_nothing(pos, building):
     building.silent = True
-    assert await refusal(till.fetch()) == (503, "internal_error")
+    assert await refusal(pos.fetch()) == (503, "internal_error")
     building.silent = False
-    assert await till.fetch()
+    assert await pos.fetch()
 
 
-async def submitted(desk: ServiceHarness, till: Till, outputs: list[str]) -> str:
+async def submitted(desk: ServiceHarness, pos: BuildPos, outputs: list[str]) -> str:
     """Submit what a wallet signed, as a third party; return the hash of the transaction."""
     app = desk.service.app
     (rail,) = app.rails.values()
     signer = EvmSigner(b"\x77" * 32)
     await desk.chain.fund(signer.address)
-    found_payments = await app.store.read(payments.find_many([till.payment_id]))
-    payment: Payment = found_payments[till.payment_id]
-    option = await app.store.read(payments.find_option(payment.id, till.option["id"]))
+    found_payments = await app.store.read(payments.find_many([pos.payment_id]))
+    payment: Payment = found_payments[pos.payment_id]
+    option = await app.store.read(payments.find_option(payment.id, pos.option["id"]))
     content = Confirmation(payment.id, option.id, (json.dumps(outputs[0]),), b"", 0)
     urls = rail.chain.rpc_urls or (desk.service.evm_rpc_url,)
     other = EvmRail(rail.chain.model_copy(update={"rpc_url": urls}), signer)
@@ -232,40 +232,40 @@ async def submitted(desk: ServiceHarness, till: Till, outputs: list[str]) -> str
     return transaction.hash
 
 
-async def test_transaction_sent_after_the_confirm_is_detected(desk, till, building):
+async def test_transaction_sent_after_the_confirm_is_detected(desk, pos, building):
     building.submitted = False
-    outputs = await till.signed()
-    answer = await till.confirm(outputs)
+    outputs = await pos.signed()
+    answer = await pos.confirm(outputs)
     assert answer["status"] == "processing"
     desk.clock.advance(600)
-    assert (await desk.rest.status(till.payment_id))["status"] == "processing"
-    tx_hash = await submitted(desk, till, outputs)
-    final = await asyncio.wait_for(desk.wait_final(till.payment_id), 20)
+    assert (await desk.rest.status(pos.payment_id))["status"] == "processing"
+    tx_hash = await submitted(desk, pos, outputs)
+    final = await asyncio.wait_for(desk.wait_final(pos.payment_id), 20)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
-    assert desk.select("SELECT count(*) FROM chain_tx_item WHERE payment_id = ?", till.payment_id)[
+    assert desk.select("SELECT count(*) FROM chain_tx_item WHERE payment_id = ?", pos.payment_id)[
         0
     ] == (0,)
 
 
 async def test_transaction_sent_long_before_the_confirm_is_detected(
-    desk, till, building, monkeypatch
+    desk, pos, building, monkeypatch
 ):
     building.submitted = False
-    outputs = await till.signed()
-    tx_hash = await submitted(desk, till, outputs)
+    outputs = await pos.signed()
+    tx_hash = await submitted(desk, pos, outputs)
     await desk.chain.mine(5)
     # the authorization is used, and the rail would refuse here for no other reason
     monkeypatch.setattr(building.rail.verifier, "verify", lambda *_: asyncio.sleep(0))
-    await till.confirm(outputs)
-    final = await asyncio.wait_for(desk.wait_final(till.payment_id), 20)
+    await pos.confirm(outputs)
+    final = await asyncio.wait_for(desk.wait_final(pos.payment_id), 20)
     assert (final["status"], final["info"]["txId"]) == ("succeeded", tx_hash)
 
 
-async def test_transaction_never_sent_fails_the_payment_once_it_lapses(desk, till, building):
+async def test_transaction_never_sent_fails_the_payment_once_it_lapses(desk, pos, building):
     building.submitted = False
-    created = (await desk.rest.info(till.payment_id))["expiresAt"]
-    await till.confirm(await till.signed())
+    created = (await desk.rest.info(pos.payment_id))["expiresAt"]
+    await pos.confirm(await pos.signed())
     desk.clock.advance(created + 300 - desk.now)
     await desk.chain.mine()
-    final = await asyncio.wait_for(desk.wait_final(till.payment_id), 20)
+    final = await asyncio.wait_for(desk.wait_final(pos.payment_id), 20)
     assert final["status"] == "failed"

@@ -9,7 +9,7 @@ import pytest
 from florin_server.base.topics import Topic
 
 from tests.support.api import ApiCallError
-from tests.support.desk import SPEC
+from tests.support.service_harness import SPEC
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,7 +15,7 @@ from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.money.payments.store import payments
 
 from tests.support.api import ApiCallError
-from tests.support.desk import ORDER, PaymentOffer, ServiceHarness
+from tests.support.service_harness import ORDER, PaymentOffer, ServiceHarness
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

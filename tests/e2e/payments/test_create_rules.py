@@ -11,7 +11,7 @@ import pytest_asyncio
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
 
 from tests.support.api import to_api_call_error
-from tests.support.desk import CREATE, ORDER, PaymentOffer, call_refused, create_payment
+from tests.support.service_harness import CREATE, ORDER, PaymentOffer, call_refused, create_payment
 
 VALIDATION = (400, "params_validation")
 USD = {"unit": "iso4217/USD", "value": "1250"}

@@ -10,7 +10,7 @@ import pytest
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, merchant_pb2, merchant_pb2_grpc
 
 from tests.support.api import grpc_metadata
-from tests.support.desk import ORDER, PartnerTenant, PaymentOffer, ServiceHarness
+from tests.support.service_harness import ORDER, PartnerTenant, PaymentOffer, ServiceHarness
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

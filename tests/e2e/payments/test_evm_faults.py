@@ -6,8 +6,8 @@ import pytest
 import pytest_asyncio
 from florin_server.domain.settlement.chain_txs import TxState
 
-from tests.support.desk import ServiceHarness, open_service
-from tests.support.evm_till import EUR, PRICE, USD, EvmPos
+from tests.support.evm_pos import EUR, PRICE, USD, EvmPos
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -20,10 +20,10 @@ async def desk(tmp_path_factory):
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def till(desk: ServiceHarness):
-    till = EvmPos(desk, await desk.tenant())
-    await desk.chain.fund(till.wallet.address)
-    yield till
+async def pos(desk: ServiceHarness):
+    pos = EvmPos(desk, await desk.tenant())
+    await desk.chain.fund(pos.wallet.address)
+    yield pos
     await desk.chain.ask("florin_fault", {"kind": "clear"})
 
 
@@ -34,14 +34,14 @@ async def status(desk: ServiceHarness, tx_hash: str) -> str:
 
 @pytest.mark.parametrize("amount", [USD, EUR])
 async def test_payment_with_a_failed_settlement_is_settled_by_a_later_transaction(
-    desk, till, amount
+    desk, pos, amount
 ):
-    payment_id, option = await till.offer(amount)
+    payment_id, option = await pos.offer(amount)
     token = option["amount"]["unit"].rpartition(":")[2]
-    outputs = await till.perform(option)
-    held = await desk.chain.balance(till.wallet.address, token)
+    outputs = await pos.perform(option)
+    held = await desk.chain.balance(pos.wallet.address, token)
     await desk.chain.ask("florin_fault", {"kind": "revert", "times": 1})
-    await till.confirm(payment_id, option, outputs)
+    await pos.confirm(payment_id, option, outputs)
     payment = await desk.wait_ended(payment_id)
     assert payment["status"] == "succeeded"
     sent = desk.select(
@@ -52,16 +52,16 @@ async def test_payment_with_a_failed_settlement_is_settled_by_a_later_transactio
     (failed, first), (settled, second) = sent
     assert (first, second) == (TxState.FINAL, TxState.FINAL)
     assert [await status(desk, item) for item in (failed, settled)] == ["0x0", "0x1"]
-    assert held - await desk.chain.balance(till.wallet.address, token) == PRICE
+    assert held - await desk.chain.balance(pos.wallet.address, token) == PRICE
 
 
-async def test_a_payment_waits_for_a_node_that_lags_and_is_settled_once(desk, till):
-    payment_id, option = await till.offer(USD)
-    outputs = await till.perform(option)
-    held = await desk.chain.balance(till.wallet.address)
+async def test_a_payment_waits_for_a_node_that_lags_and_is_settled_once(desk, pos):
+    payment_id, option = await pos.offer(USD)
+    outputs = await pos.perform(option)
+    held = await desk.chain.balance(pos.wallet.address)
     await desk.chain.ask("evm_mine", {"blocks": 3})
     await desk.chain.ask("florin_fault", {"kind": "lag", "blocks": 2})
-    await till.confirm(payment_id, option, outputs)
+    await pos.confirm(payment_id, option, outputs)
     sent = (
         "SELECT t.hash FROM chain_tx t JOIN chain_tx_item i ON i.tx_id = t.id"
         " WHERE i.payment_id = ? AND t.state = ?"
@@ -75,4 +75,4 @@ async def test_a_payment_waits_for_a_node_that_lags_and_is_settled_once(desk, ti
     await desk.chain.ask("florin_fault", {"kind": "clear"})
     assert (await desk.wait_ended(payment_id))["status"] == "succeeded"
     assert await status(desk, hashes[0][0]) == "0x1"
-    assert held - await desk.chain.balance(till.wallet.address) == PRICE
+    assert held - await desk.chain.balance(pos.wallet.address) == PRICE

@@ -12,7 +12,7 @@ from florin_server.accounts.store import destinations
 from florin_server.domain.payments.payment import Destination
 from florin_server.money.ledger.store import ledger
 
-from tests.support.desk import PartnerTenant, ServiceHarness, open_service
+from tests.support.service_harness import PartnerTenant, ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 CHAIN = f"eip155:{DEVNET.chain_id}"
@@ -47,7 +47,7 @@ async def desk(tmp_path_factory, evm):
 
 
 @dataclass
-class Till:
+class FeePos:
     desk: ServiceHarness
     tenant: PartnerTenant
     asset: str
@@ -89,8 +89,8 @@ class Till:
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def till(desk, asset) -> Till:
-    return Till(desk, await desk.tenant(), asset)
+async def pos(desk, asset) -> FeePos:
+    return FeePos(desk, await desk.tenant(), asset)
 
 
 def fee_of(asset: str, price: int) -> int:
@@ -98,25 +98,25 @@ def fee_of(asset: str, price: int) -> int:
     return (WEI_OF_MILLIONTHS if asset == ETHER else MILLIONTHS) + price // 100
 
 
-async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency, asset, price):
-    merchant_id = till.tenant.merchant.id
+async def test_a_fee_goes_to_the_operator_in_the_same_transaction(pos, currency, asset, price):
+    merchant_id = pos.tenant.merchant.id
     place = Destination(f"crypto_{merchant_id}", merchant_id, asset, f"{CHAIN}:{MERCHANT}")
-    await till.desk.service.app.store.write(destinations.put_destination(place))
-    treasury = till.treasury
+    await pos.desk.service.app.store.write(destinations.put_destination(place))
+    treasury = pos.treasury
     paid, earned, booked = (
-        await till.held(MERCHANT),
-        await till.held(treasury),
-        await till.booked("income:fee"),
+        await pos.held(MERCHANT),
+        await pos.held(treasury),
+        await pos.booked("income:fee"),
     )
-    await till.pay(currency)
+    await pos.pay(currency)
     fee = fee_of(asset, price)
-    assert await till.held(MERCHANT) == paid + price - fee
-    assert await till.held(treasury) == earned + fee
-    assert await till.booked("income:fee") == booked - fee
+    assert await pos.held(MERCHANT) == paid + price - fee
+    assert await pos.held(treasury) == earned + fee
+    assert await pos.booked("income:fee") == booked - fee
 
 
-async def test_treasury_holds_payments_without_a_merchant_destination(till, currency, asset, price):
-    held = await till.held(till.treasury)
-    await till.pay(currency)
-    assert await till.held(till.treasury) == held + price
-    assert await till.booked(f"merchant:{till.tenant.merchant.id}") == fee_of(asset, price) - price
+async def test_treasury_holds_payments_without_a_merchant_destination(pos, currency, asset, price):
+    held = await pos.held(pos.treasury)
+    await pos.pay(currency)
+    assert await pos.held(pos.treasury) == held + price
+    assert await pos.booked(f"merchant:{pos.tenant.merchant.id}") == fee_of(asset, price) - price

@@ -157,7 +157,7 @@ async def test_api_key_is_created_used_and_revoked(operator, service, channel):
         assert revoked.key.HasField("revoked_at")
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await operator.RevokeApiKey(
-            partner_pb2.RevokeApiKeyRequest(key_id="nobodys"), metadata=token
+            partner_pb2.RevokeApiKeyRequest(key_id="unknown"), metadata=token
         )
     assert to_api_call_error(caught.value).code == "api_key_not_found"
 

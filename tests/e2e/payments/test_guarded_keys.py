@@ -24,7 +24,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from tests.support.api import grpc_metadata, to_api_call_error
-from tests.support.desk import DEPLOYED, ORDER, SPEC, ServiceHarness, ServiceResponse
+from tests.support.service_harness import DEPLOYED, ORDER, SPEC, ServiceHarness, ServiceResponse
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

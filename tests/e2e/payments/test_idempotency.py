@@ -13,8 +13,8 @@ import pytest_asyncio
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
 
 from tests.support.api import RestApi, grpc_metadata, to_api_call_error
-from tests.support.desk import ORDER, PartnerTenant, ServiceHarness, ServiceResponse
 from tests.support.service import run_service
+from tests.support.service_harness import ORDER, PartnerTenant, ServiceHarness, ServiceResponse
 
 CREATE = "/v1/payments"
 OTHER = {**ORDER, "referenceId": "order-1002"}

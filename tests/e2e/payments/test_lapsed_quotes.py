@@ -18,14 +18,14 @@ from florin_server.rails.evm.paying.terms import ZERO_ADDRESS, EvmOptionTerms
 from florin_server.rails.evm.settler import PayArguments
 
 from tests.support.books import book_all, get_balance, wait_exact
-from tests.support.desk import PaymentOffer, ServiceHarness, open_service
 from tests.support.late_money import (
     list_payouts,
     make_non_signing_wallet,
     submit_authorization,
     wait_returned,
 )
-from tests.support.payout_shop import CHAIN, DOLLAR, ETHER, PayoutMerchant, wait_faucet_booked
+from tests.support.payout_merchant import CHAIN, DOLLAR, ETHER, PayoutMerchant, wait_faucet_booked
+from tests.support.service_harness import PaymentOffer, ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

@@ -10,7 +10,6 @@ from florin_server.money.ledger.service import books
 from florin_server.money.ledger.service.books import ReconciliationStatus
 
 from tests.support.books import SETTINGS, book_all, get_balance, get_treasury, wait_exact
-from tests.support.desk import open_service
 from tests.support.installation import open_operator
 from tests.support.late_money import (
     DOLLARS,
@@ -20,7 +19,15 @@ from tests.support.late_money import (
     submit_authorization,
     wait_returned,
 )
-from tests.support.payout_shop import CHAIN, DOLLAR, FEE, PRICE, PayoutMerchant, wait_faucet_booked
+from tests.support.payout_merchant import (
+    CHAIN,
+    DOLLAR,
+    FEE,
+    PRICE,
+    PayoutMerchant,
+    wait_faucet_booked,
+)
+from tests.support.service_harness import open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

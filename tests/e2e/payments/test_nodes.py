@@ -16,10 +16,10 @@ from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.types import GasShortage, RailUnavailable
 
-from tests.support.desk import ORDER, open_service
 from tests.support.installation import open_operator
 from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
 from tests.support.proxy import FaultyNodeProxy
+from tests.support.service_harness import ORDER, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

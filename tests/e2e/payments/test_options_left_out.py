@@ -10,7 +10,7 @@ import pytest_asyncio
 from florin_sandbox.devnet.evm import DEVNET
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 
-from tests.support.desk import CREATE, ORDER, ServiceHarness, open_service
+from tests.support.service_harness import CREATE, ORDER, ServiceHarness, open_service
 from tests.support.solana import INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet

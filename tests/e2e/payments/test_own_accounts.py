@@ -26,7 +26,6 @@ from florin_server.rails.evm.settings import MULTICALL3
 from tests.support.accounts import PROTOCOLS, PartnerAccount, to_refusal
 from tests.support.api import ApiCallError
 from tests.support.books import SETTINGS, get_balance, get_treasury, wait_exact
-from tests.support.desk import ServiceHarness, open_service
 from tests.support.installation import open_operator
 from tests.support.late_money import (
     DOLLARS,
@@ -35,7 +34,7 @@ from tests.support.late_money import (
     make_non_signing_wallet,
     wait_returned,
 )
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     FEE,
@@ -44,6 +43,7 @@ from tests.support.payout_shop import (
     PayoutMerchant,
     wait_faucet_booked,
 )
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import ASSETS, INSTANT_SOLANA, SolanaTestWallet
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet

@@ -14,10 +14,9 @@ from florin_server.money.ledger.service import books
 from florin_server.money.ledger.store.books import list_entries
 
 from tests.support.books import SETTINGS, wait_exact
-from tests.support.desk import ServiceHarness, open_service
 from tests.support.installation import open_operator
 from tests.support.late_money import list_payouts
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     GBP,
@@ -27,6 +26,7 @@ from tests.support.payout_shop import (
     wait_faucet_booked,
 )
 from tests.support.receipts import decode_claims, get_receipt
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import ASSETS, SolanaNodeClient, SolanaTestWallet
 from tests.support.solana_offers import make_offer
 from tests.support.until import wait_until

@@ -9,8 +9,8 @@ import pytest_asyncio
 from florin.v1 import listing_pb2, payment_pb2, trace_pb2
 
 from tests.support.api import ApiCallError
-from tests.support.desk import ORDER
 from tests.support.installation import open_operator
+from tests.support.service_harness import ORDER
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

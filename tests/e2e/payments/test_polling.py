@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.desk import open_service
+from tests.support.service_harness import open_service
 from tests.support.solana import INSTANT_SOLANA, SolanaTestWallet
 from tests.support.wallet import EvmTestWallet
 

@@ -15,8 +15,8 @@ from florin.v1 import system_pb2
 from florin_sandbox.devnet.evm import DEVNET
 from florin_sandbox.devnet.genesis import load_artifact
 
-from tests.support.desk import CREATE, ORDER, ServiceHarness, open_service
 from tests.support.installation import open_operator
+from tests.support.service_harness import CREATE, ORDER, ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 
@@ -181,7 +181,7 @@ async def test_a_price_that_jumps_is_not_offered(desk, shop):
 
 async def test_prices_are_refreshed_automatically(desk, shop):
     async def passing() -> None:
-        # the worker may not have begun to wait
+        # the worker may not wait yet
         desk.clock.advance(desk.service.app.settings.prices.refresh_s)
 
     for _ in range(3):

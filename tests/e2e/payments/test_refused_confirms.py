@@ -8,8 +8,8 @@ import pytest
 from florin_server.base.clock import TestClock
 
 from tests.support.api import ApiCallError, RestApi
+from tests.support.payment_flow import ORDER, follow_payment
 from tests.support.service import run_service
-from tests.support.story import ORDER, follow_payment
 from tests.support.wallet import EvmTestWallet, get_typed_data
 
 

@@ -10,9 +10,9 @@ from florin_server.app.service import FlorinService
 
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
-from tests.support.desk import ServiceHarness
+from tests.support.payment_flow import ORDER, PRICE, follow_payment
 from tests.support.service import run_service, wait_open_responses
-from tests.support.story import ORDER, PRICE, follow_payment
+from tests.support.service_harness import ServiceHarness
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -226,7 +226,7 @@ async def test_payments_of_any_merchant_of_the_partner(desk, side):
     """The Merchant-Id is ignored: it may be another merchant's, or unknown."""
     payment_id = await bring(desk, "requires_action")
     path = f"/v1/sandbox/payments/{payment_id}/simulate"
-    for merchant_id in ("mrch_nobody", (await desk.tenant()).merchant.id):
+    for merchant_id in ("mrch_unknown", (await desk.tenant()).merchant.id):
         headers = {"Api-Key": desk.env["FLORIN_PARTNER_KEY"], "Merchant-Id": merchant_id}
         answer = await desk.ask("POST", path, headers, {"outcome": "stall"})
         assert answer.status == 200

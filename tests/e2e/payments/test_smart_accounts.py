@@ -12,14 +12,14 @@ from eth_account import Account
 from florin_sandbox.devnet.genesis import DEVNET
 
 from tests.support.api import ApiCallError
-from tests.support.desk import PartnerTenant, PaymentOffer, ServiceHarness, open_service
-from tests.support.shop import create_merchant_tenant
-from tests.support.smart import (
+from tests.support.contract_accounts import (
     ContractAccount,
     make_approval,
     make_contract_account,
     wrap_signature,
 )
+from tests.support.merchant_tenant import create_merchant_tenant
+from tests.support.service_harness import PartnerTenant, PaymentOffer, ServiceHarness, open_service
 from tests.support.wallet import get_typed_data
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -15,9 +15,9 @@ from florin_server.operations.service.executors import pause, resume
 
 from tests.support.anvil_node import sign_faucet_transaction
 from tests.support.api import ApiCallError
-from tests.support.desk import ServiceHarness
 from tests.support.installation import open_operator
-from tests.support.shop import create_merchant_tenant
+from tests.support.merchant_tenant import create_merchant_tenant
+from tests.support.service_harness import ServiceHarness
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -11,8 +11,8 @@ from florin_server.app.service import FlorinService
 from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.rails.evm.settings import EvmChainSettings
 
-from tests.support.desk import CREATE, ORDER
 from tests.support.service import make_settings, run_service
+from tests.support.service_harness import CREATE, ORDER
 from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -18,9 +18,8 @@ from florin_server.money.ledger.store import ledger
 
 from tests.support.api import ApiCallError
 from tests.support.books import SETTINGS, get_balance, get_treasury, wait_exact
-from tests.support.desk import ServiceHarness, open_service
 from tests.support.installation import open_operator
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     ETHER,
@@ -32,6 +31,7 @@ from tests.support.payout_shop import (
     PayoutMerchant,
     wait_faucet_booked,
 )
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import SolanaNodeClient, SolanaTestWallet
 from tests.support.solana_offers import make_offer
 from tests.support.until import wait_until

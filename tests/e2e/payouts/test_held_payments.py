@@ -16,7 +16,6 @@ from florin.v1 import held_pb2, payout_pb2, system_pb2, trace_pb2
 
 from tests.support.api import ApiCallError
 from tests.support.books import SETTINGS, get_balance, wait_exact
-from tests.support.desk import ServiceHarness, open_service
 from tests.support.installation import OperatorStub, open_operator
 from tests.support.late_money import (
     DOLLARS,
@@ -25,7 +24,7 @@ from tests.support.late_money import (
     make_non_signing_wallet,
     submit_authorization,
 )
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     DOLLAR,
     ETHER,
     FEE,
@@ -37,6 +36,7 @@ from tests.support.payout_shop import (
 )
 from tests.support.receipts import decode_claims, get_receipt
 from tests.support.sanctions_import import import_list, remove_list
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 

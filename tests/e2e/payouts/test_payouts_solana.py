@@ -14,8 +14,8 @@ from florin_server.money.payouts.store import payouts
 from solders.keypair import Keypair
 
 from tests.support import postgres
-from tests.support.desk import open_service
 from tests.support.installation import open_operator
+from tests.support.service_harness import open_service
 from tests.support.solana import ASSETS, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
 from tests.support.solana_offers import PRICE, make_offer
 from tests.support.until import wait_until

@@ -9,8 +9,8 @@ import pytest
 from florin.v1 import refund_pb2
 
 from tests.support.api import ApiCallError, RestApi
-from tests.support.desk import DEPLOYED, SPEC
-from tests.support.story import ORDER, PRICE, follow_payment
+from tests.support.payment_flow import ORDER, PRICE, follow_payment
+from tests.support.service_harness import DEPLOYED, SPEC
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

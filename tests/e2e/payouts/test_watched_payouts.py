@@ -18,9 +18,9 @@ from florin.v1 import (
 )
 
 from tests.support.api import ApiCallError, grpc_metadata, to_api_call_error
-from tests.support.desk import ORDER, ServiceHarness, open_service
-from tests.support.held_answers import wait_no_open_responses
 from tests.support.json import to_json
+from tests.support.open_responses import wait_no_open_responses
+from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -13,8 +13,8 @@ from florin_server.domain.errors import ApiError
 from florin_server.domain.receipts import signature
 from florin_server.features.receipts.service import keys
 
-from tests.support.desk import open_service
 from tests.support.receipts import JWKS, get_receipt
+from tests.support.service_harness import open_service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,10 +13,10 @@ from florin_server.money.payments.store import effects
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient
 from florin_server.rails.evm.reading.examine import FinalitySpec, examine_receipt
 
-from tests.support.desk import PAY_URL, open_service
-from tests.support.evm_lab import TamperingTransport
-from tests.support.evm_till import EUR, PRICE, USD, EvmPos
+from tests.support.evm_harness import TamperingTransport
+from tests.support.evm_pos import EUR, PRICE, USD, EvmPos
 from tests.support.receipts import ReceiptVerifier, decode_claims, get_outcomes, get_receipt
+from tests.support.service_harness import PAY_URL, open_service
 from tests.support.solana import INSTANT_SOLANA, SolanaTestWallet
 from tests.support.solana_offers import make_offer
 from tests.support.wallet import EvmTestWallet
@@ -42,7 +42,7 @@ async def desk(tmp_path_factory):
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def till(desk) -> EvmPos:
+async def pos(desk) -> EvmPos:
     tenant = await desk.tenant()
     assets = (f"erc20:{DEVNET.euro.address}", f"erc20:{DEVNET.token.address}", "slip44:60")
     for number, asset in enumerate(assets):
@@ -53,9 +53,9 @@ async def till(desk) -> EvmPos:
             f"{CHAIN}:{MERCHANT}",
         )
         await desk.service.app.store.write(destinations.put_destination(place))
-    till = EvmPos(desk, tenant)
-    await desk.chain.fund(till.wallet.address)
-    return till
+    pos = EvmPos(desk, tenant)
+    await desk.chain.fund(pos.wallet.address)
+    return pos
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
@@ -64,9 +64,9 @@ async def verifier(desk, forks, tmp_path_factory) -> ReceiptVerifier:
     return ReceiptVerifier(forks, folder, desk.env["FLORIN_EVM_RPC_URL"])
 
 
-async def paid(desk, till, amount) -> str:
-    payment_id, option = await till.offer(amount)
-    await till.confirm(payment_id, option, await till.perform(option))
+async def paid(desk, pos, amount) -> str:
+    payment_id, option = await pos.offer(amount)
+    await pos.confirm(payment_id, option, await pos.perform(option))
     assert (await desk.wait_final(payment_id))["status"] == "succeeded"
     return payment_id
 
@@ -81,14 +81,14 @@ async def verified(desk, verifier, text, *, rpc_url=None, more=()) -> dict:
     return result
 
 
-async def test_a_payment_by_a_signature_in_a_token(desk, till, verifier):
-    payment_id = await paid(desk, till, USD)
-    text = await get_receipt(desk, payment_id, till.tenant.headers)
+async def test_a_payment_by_a_signature_in_a_token(desk, pos, verifier):
+    payment_id = await paid(desk, pos, USD)
+    text = await get_receipt(desk, payment_id, pos.tenant.headers)
     result = await verified(desk, verifier, text)
     assert tuple(get_outcomes(result)) == (*OF_STATEMENT, *OF_EVM, *OF_MONEY, "transfer")
     receipt = result["receipt"]
     assert (receipt["iss"], receipt["sub"], receipt["live"]) == (PAY_URL, payment_id, False)
-    assert receipt["merchant"] == {"id": till.tenant.merchant.id, "name": "Tea House"}
+    assert receipt["merchant"] == {"id": pos.tenant.merchant.id, "name": "Tea House"}
     assert receipt["asked"] == USD
     assert receipt["paid"] == {
         "asset": f"{CHAIN}/erc20:{DEVNET.token.address}",
@@ -98,12 +98,12 @@ async def test_a_payment_by_a_signature_in_a_token(desk, till, verifier):
         "fee": str(PRICE * 150 // 10_000),
     }
     assert (receipt["payer"], receipt["recipient"]) == (
-        till.wallet.account.lower(),
+        pos.wallet.account.lower(),
         f"{CHAIN}:{MERCHANT}",
     )
     assert receipt["settled"] is True
     assert receipt["option"]["method"] == "eip3009"
-    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", till.tenant.headers)
+    detail = await desk.rest.call("GET", f"/v1/payments/{payment_id}", pos.tenant.headers)
     assert receipt["transaction"]["hash"] == detail["info"]["txId"]
     assert receipt["iat"] == desk.now
     assert "refund" not in receipt
@@ -121,22 +121,20 @@ async def test_public_receipt_verifies_without_the_reference(desk, verifier):
     assert (await verified(desk, verifier, public))["receipt"] == shown
 
 
-async def test_a_payment_by_permit2(desk, till, verifier):
-    text = await get_receipt(desk, await paid(desk, till, EUR), till.tenant.headers)
+async def test_a_payment_by_permit2(desk, pos, verifier):
+    text = await get_receipt(desk, await paid(desk, pos, EUR), pos.tenant.headers)
     result = await verified(desk, verifier, text)
     assert result["receipt"]["option"]["method"] == "permit2"
     # the approval is one of the steps that the option's id covers
     assert result["receipt"]["option"]["steps"] == [f"approve {PRICE}"]
 
 
-async def test_a_payment_that_the_buyer_sends_in_coin(desk, till, verifier):
-    payment_id, option = await till.offer(GBP)
-    actions = await till.fetch(payment_id, option)
-    await till.confirm(payment_id, option, await till.wallet.perform(desk.chain, actions))
+async def test_a_payment_that_the_buyer_sends_in_coin(desk, pos, verifier):
+    payment_id, option = await pos.offer(GBP)
+    actions = await pos.fetch(payment_id, option)
+    await pos.confirm(payment_id, option, await pos.wallet.perform(desk.chain, actions))
     assert (await desk.wait_final(payment_id))["status"] == "succeeded"
-    result = await verified(
-        desk, verifier, await get_receipt(desk, payment_id, till.tenant.headers)
-    )
+    result = await verified(desk, verifier, await get_receipt(desk, payment_id, pos.tenant.headers))
     assert result["receipt"]["option"]["method"] == "direct"
     assert result["receipt"]["paid"]["asset"] == ETHER
     # the price lapses, and that is one of the steps
@@ -145,7 +143,7 @@ async def test_a_payment_that_the_buyer_sends_in_coin(desk, till, verifier):
 
 
 async def test_receipts_of_payments_in_the_same_transaction_are_distinguished_by_log(
-    desk, till, verifier
+    desk, pos, verifier
 ):
     executors = desk.service.app.executors.values()
     for executor in executors:
@@ -154,7 +152,7 @@ async def test_receipts_of_payments_in_the_same_transaction_are_distinguished_by
     for _ in range(3):
         wallet = EvmTestWallet()
         await desk.chain.fund(wallet.address)
-        buyer = EvmPos(desk, till.tenant, wallet)
+        buyer = EvmPos(desk, pos.tenant, wallet)
         payment_id, option = await buyer.offer(USD)
         await buyer.confirm(payment_id, option, wallet.execute_all(option))
         offers.append(payment_id)
@@ -162,7 +160,7 @@ async def test_receipts_of_payments_in_the_same_transaction_are_distinguished_by
         executor.resume()
     for payment_id in offers:
         assert (await desk.wait_final(payment_id))["status"] == "succeeded"
-    texts = [await get_receipt(desk, offer, till.tenant.headers) for offer in offers]
+    texts = [await get_receipt(desk, offer, pos.tenant.headers) for offer in offers]
     sent_text = [(await verified(desk, verifier, text))["receipt"] for text in texts]
     places = [item["transaction"] for item in sent_text]
     assert len({place["hash"] for place in places}) == 1
@@ -225,7 +223,7 @@ async def resigned(desk, verifier, text, changes) -> str:
     ],
 )
 async def test_false_receipt_claim_is_detected_on_the_chain(
-    desk, till, verifier, receipt_text, changes, check
+    desk, pos, verifier, receipt_text, changes, check
 ):
     keys = signature.parse_key_set((await verifier.keys_of(desk)).read_bytes())
     claims = signature.verify_receipt(receipt_text, keys).model_dump()
@@ -235,7 +233,7 @@ async def test_false_receipt_claim_is_detected_on_the_chain(
 
 
 async def test_receipt_for_a_different_payment_is_not_proven_by_the_same_transfer(
-    desk, till, verifier, receipt_text
+    desk, pos, verifier, receipt_text
 ):
     """Without the claim that binds the transfer to one payment, nothing is proven."""
     keys = signature.parse_key_set((await verifier.keys_of(desk)).read_bytes())
@@ -257,13 +255,13 @@ async def examined(desk, text):
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def receipt_text(desk, till) -> str:
+async def receipt_text(desk, pos) -> str:
     """Return the receipt of one payment."""
-    return await get_receipt(desk, await paid(desk, till, USD), till.tenant.headers)
+    return await get_receipt(desk, await paid(desk, pos, USD), pos.tenant.headers)
 
 
-async def test_a_block_that_few_stand_on_is_not_decided(desk, till, verifier):
-    text = await get_receipt(desk, await paid(desk, till, USD), till.tenant.headers)
+async def test_a_block_that_few_stand_on_is_not_decided(desk, pos, verifier):
+    text = await get_receipt(desk, await paid(desk, pos, USD), pos.tenant.headers)
     keys = await verifier.keys_of(desk)
     status, result = await verifier.run(text, "--jwks", str(keys))
     assert (status, result["outcome"], result["verified"]) == (5, "undecided", False)
@@ -290,9 +288,9 @@ async def test_a_block_that_few_stand_on_is_not_decided(desk, till, verifier):
     ],
 )
 async def test_every_part_of_the_rule_decides_whether_a_block_is_final(
-    desk, till, verifier, rule, outcome
+    desk, pos, verifier, rule, outcome
 ):
-    text = await get_receipt(desk, await paid(desk, till, USD), till.tenant.headers)
+    text = await get_receipt(desk, await paid(desk, pos, USD), pos.tenant.headers)
     keys = signature.parse_key_set((await verifier.keys_of(desk)).read_bytes())
     receipt = signature.verify_receipt(text, keys)
 
@@ -339,26 +337,26 @@ async def test_a_payment_on_solana(desk, verifier, token):
 
 
 async def test_receipt_of_an_older_payment_is_recovered_from_the_chain(
-    desk, till, verifier, receipt_text
+    desk, pos, verifier, receipt_text
 ):
     app = desk.service.app
     offer = await make_offer(desk.rest, SolanaTestWallet())
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
     of_solana = await get_receipt(desk, offer.payment_id)
-    for text, headers in ((receipt_text, till.tenant.headers), (of_solana, desk.rest.merchant)):
+    for text, headers in ((receipt_text, pos.tenant.headers), (of_solana, desk.rest.merchant)):
         payment_id = decode_claims(text)["sub"]
         await app.store.write(effects.forget([payment_id]))
         assert await get_receipt(desk, payment_id, headers) == text
 
 
-async def test_receipt_is_not_signed_while_the_chain_does_not_answer(desk, till):
-    payment_id = await paid(desk, till, USD)
+async def test_receipt_is_not_signed_while_the_chain_does_not_answer(desk, pos):
+    payment_id = await paid(desk, pos, USD)
     await desk.service.app.store.write(effects.forget([payment_id]))
     path = f"/v1/payments/{payment_id}/receipt"
     silent = {"method": "eth_getTransactionReceipt", "effect": "error", "times": 100}
     await desk.chain.ask("florin_fault", {"kind": "answer", **silent})
-    answer = await desk.ask("GET", path, till.tenant.headers)
+    answer = await desk.ask("GET", path, pos.tenant.headers)
     await desk.chain.ask("florin_fault", {"kind": "clear"})
     assert answer.refusal == (503, "internal_error")
-    assert (await desk.ask("GET", path, till.tenant.headers)).status == 200
+    assert (await desk.ask("GET", path, pos.tenant.headers)).status == 200

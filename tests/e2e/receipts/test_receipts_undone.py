@@ -10,8 +10,8 @@ import pytest_asyncio
 from florin_server.domain.receipts import keys, signature
 
 from tests.support.api import ApiCallError
-from tests.support.desk import ORDER, PAY_URL, open_service
 from tests.support.receipts import JWKS, ReceiptVerifier, get_outcomes, get_receipt
+from tests.support.service_harness import ORDER, PAY_URL, open_service
 from tests.support.until import wait_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]

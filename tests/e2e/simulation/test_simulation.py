@@ -12,12 +12,12 @@ from datetime import date
 
 import pytest
 from florin_sandbox.simulation import check
-from florin_sandbox.simulation.knobs import SimulationConfig
+from florin_sandbox.simulation.config import SimulationConfig
+from florin_sandbox.simulation.environment import open_environment
 from florin_sandbox.simulation.population import BuyerBehavior, WalletKind, generate_plan
-from florin_sandbox.simulation.quiet import QuietLoop
+from florin_sandbox.simulation.quiet_loop import QuietLoop
 from florin_sandbox.simulation.run import simulate
 from florin_sandbox.simulation.runner import SimulationRunner
-from florin_sandbox.simulation.stage import open_environment
 from florin_server.app.home import StateFolder
 from florin_server.settings import Settings
 
@@ -42,13 +42,13 @@ def test_every_kind_of_buyer_is_there_and_ends_as_such_a_buyer_does(everybody):
     result, _ = everybody
     assert list(result.problems) == []
     ends = {
-        deed: Counter(
-            story.last_status for story in result.scenarios if story.order.behavior is deed
+        behavior: Counter(
+            story.last_status for story in result.scenarios if story.order.behavior is behavior
         )
-        for deed in BuyerBehavior
+        for behavior in BuyerBehavior
     }
-    for deed in (BuyerBehavior.IGNORES, BuyerBehavior.LOOKS, BuyerBehavior.HESITATES):
-        assert set(ends[deed]) == {"expired"}
+    for behavior in (BuyerBehavior.IGNORES, BuyerBehavior.LOOKS, BuyerBehavior.HESITATES):
+        assert set(ends[behavior]) == {"expired"}
     assert set(ends[BuyerBehavior.CANCELS]) == {"cancelled"}
     assert set(ends[BuyerBehavior.BLUNDERS]) == {"failed"}
     assert set(ends[BuyerBehavior.LATE]) == {"expired", "cancelled"}
@@ -147,8 +147,8 @@ QUOTED = """
 def test_a_price_that_moves_does_so_by_the_seed_and_changes_no_story(tmp_path):
     moving = dataclasses.replace(FEW, volatility=5.0, jump=-10.0)
     quoted, stories = [], set()
-    for name, knobs in (("calm", FEW), ("one", moving), ("two", moving)):
-        result = simulate(Settings(home=tmp_path / name), knobs, first_day=FIRST)
+    for name, config in (("calm", FEW), ("one", moving), ("two", moving)):
+        result = simulate(Settings(home=tmp_path / name), config, first_day=FIRST)
         assert list(result.problems) == []
         stories.add(result.report.story)
         with closing(sqlite3.connect(StateFolder(tmp_path / name).database_path)) as file:
@@ -195,13 +195,13 @@ SPOILS = {
         lambda _: "processing",
         "is still processing",
     ),
-    "a refund that nobody sent": (
+    "a refund without a transaction": (
         ("refund", "status", "id"),
         "SELECT max(id) FROM refund",
         lambda _: "pending",
         "payments with a missing or unexpected refund",
     ),
-    "a transaction that nobody wrote down": (
+    "an unrecorded transaction": (
         ("chain_tx", "hash", "id"),
         "SELECT max(id) FROM chain_tx WHERE chain_id LIKE 'eip155:%'",
         lambda hash_: hash_[:-1],

@@ -11,7 +11,7 @@ from florin_server.domain.chains.solana import spl
 from florin_server.money.ledger.store import ledger
 from solders.keypair import Keypair
 
-from tests.support.desk import open_service
+from tests.support.service_harness import open_service
 from tests.support.solana import (
     COIN,
     INSTANT_SOLANA,

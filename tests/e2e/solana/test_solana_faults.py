@@ -22,11 +22,11 @@ from florin_server.money.settlement.store import chain_txs, settlement_items
 from florin_server.rails.types import ChainHead, RailUnavailable
 from florin_server.settings import EmbeddedSolanaSettings
 
-from tests.support.desk import ServiceHarness, open_service
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import SolanaNodeClient, SolanaTestWallet, make_time_step
 from tests.support.solana_offers import PRICE, SolanaOffer, make_offer
-from tests.support.turns import wait_next_turn
 from tests.support.until import wait_until
+from tests.support.worker_turns import wait_next_turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from solders.compute_budget import set_compute_unit_price
 
 from tests.support import solana_guards as guards
-from tests.support.desk import ServiceHarness, open_service
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import (
     SolanaNodeClient,
     SolanaTestWallet,

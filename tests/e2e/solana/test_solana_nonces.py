@@ -19,9 +19,9 @@ from florin_server.settings import EmbeddedSolanaSettings
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
-from tests.support.desk import open_service
 from tests.support.installation import open_operator
 from tests.support.service import NO_LIMITS
+from tests.support.service_harness import open_service
 from tests.support.solana import (
     COIN,
     INSTANT_SOLANA,
@@ -37,8 +37,8 @@ from tests.support.solana import (
 from tests.support.solana_durable import is_durable, list_free_nonces
 from tests.support.solana_guards import make_lamports_guard
 from tests.support.solana_offers import PRICE, get_refusal, make_offer
-from tests.support.turns import wait_next_turn
 from tests.support.until import wait_until
+from tests.support.worker_turns import wait_next_turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

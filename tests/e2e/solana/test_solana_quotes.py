@@ -11,7 +11,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import ServiceHarness, open_service
+from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import (
     COIN,
     INSTANT_SOLANA,

@@ -17,7 +17,7 @@ from florin_server.money.settlement.store import token_accounts
 from florin_server.rails.types import RailUnavailable
 from solders.keypair import Keypair
 
-from tests.support.desk import PartnerTenant, open_service
+from tests.support.service_harness import PartnerTenant, open_service
 from tests.support.solana import (
     ASSETS,
     COIN,

@@ -16,7 +16,7 @@ from florin_server.domain.payments.payment import Destination
 from florin_server.money.payouts.store import payouts
 from solders.keypair import Keypair
 
-from tests.support.desk import PartnerTenant, ServiceHarness, open_service
+from tests.support.service_harness import PartnerTenant, ServiceHarness, open_service
 from tests.support.solana import (
     ASSETS,
     INSTANT_SOLANA,

@@ -6,11 +6,10 @@ import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2
 
-from tests.support.answering import serve_stub
 from tests.support.deployed_back_end import DATA, EVENT, SECTIONS, MerchantBackEnd
-from tests.support.desk import open_service
+from tests.support.http_stub import serve_stub
 from tests.support.installation import open_operator
-from tests.support.payout_shop import (
+from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
     FEE,
@@ -19,9 +18,10 @@ from tests.support.payout_shop import (
     PayoutMerchant,
     wait_faucet_booked,
 )
+from tests.support.service_harness import open_service
 from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
-from tests.support.webhook_shop import PATH
+from tests.support.webhook_merchant import PATH
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 

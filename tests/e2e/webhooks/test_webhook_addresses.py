@@ -7,11 +7,11 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from tests.support.answering import make_stub_response, serve_stub
 from tests.support.api import ApiCallError
-from tests.support.desk import ORDER, open_service
+from tests.support.http_stub import make_stub_response, serve_stub
+from tests.support.service_harness import ORDER, open_service
 from tests.support.until import wait_until
-from tests.support.webhook_shop import PATH
+from tests.support.webhook_merchant import PATH
 
 pytestmark = pytest.mark.long
 

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from standardwebhooks import Webhook
 
-from tests.support.answering import make_stub_response, serve_stub
 from tests.support.command import FLORIN, make_environment
+from tests.support.http_stub import make_stub_response, serve_stub
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.long

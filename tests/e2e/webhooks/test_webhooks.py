@@ -9,14 +9,14 @@ import pytest_asyncio
 from florin_server.features.webhooks.store import replays
 from standardwebhooks import Webhook, WebhookVerificationError
 
-from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.api import ApiCallError
-from tests.support.desk import open_service
 from tests.support.documents import list_blocks
+from tests.support.http_stub import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.javascript import serve_script
 from tests.support.receiver import OK, WebhookReceiver, verify_public
+from tests.support.service_harness import open_service
 from tests.support.until import wait_until
-from tests.support.webhook_shop import PATH, WebhookMerchant
+from tests.support.webhook_merchant import PATH, WebhookMerchant
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
@@ -258,11 +258,11 @@ async def test_oversized_response_counts_by_its_status_and_is_truncated(shop):
 
 async def test_unreachable_and_private_addresses_are_reported(shop):
     inside = await shop.call("POST", "", {"url": "https://10.1.2.3/hook"})
-    nobody = await shop.call("POST", "", {"url": "http://127.0.0.1:9/hook"})
+    unreachable = await shop.call("POST", "", {"url": "http://127.0.0.1:9/hook"})
     await shop.pay()
     (attempt,) = await shop.wait_failed(inside["endpoint"]["id"])
     assert attempt["error"].startswith("address_not_allowed: the host has no public address")
-    (attempt,) = await shop.wait_failed(nobody["endpoint"]["id"])
+    (attempt,) = await shop.wait_failed(unreachable["endpoint"]["id"])
     assert attempt["error"] == "connection_failed: the connection was refused"
 
 

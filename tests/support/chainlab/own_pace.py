@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Final
 
 _UNSEEN: Final = (
-    "it has blocks made that nobody looks at, and counts on their number: where time makes a "
+    "it has blocks made that no one looks at, and counts on their number: where time makes a "
     "payment final, they are so only once they were seen for as long"
 )
 _COUNTS: Final = (

@@ -8,14 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from florin_sandbox.devnet.arming import (
-    DELAY_MAX_MS,
-    PLAN_FIELDS,
-    TIMES_MAX,
-    FaultController,
-    parse_effect,
-    parse_member,
-)
 from florin_sandbox.devnet.dispatch import MethodEntry
 from florin_sandbox.devnet.errors import RpcFault, invalid_params_fault
 from florin_sandbox.devnet.evm import faucet, params
@@ -23,9 +15,17 @@ from florin_sandbox.devnet.evm.chain import STATES_MAX, EmbeddedEvmChain
 from florin_sandbox.devnet.evm.mining import BlockProducer
 from florin_sandbox.devnet.evm.pool import TransactionPool
 from florin_sandbox.devnet.evm.views import to_hex
+from florin_sandbox.devnet.faucet_limits import GiftBudgets
+from florin_sandbox.devnet.fault_controller import (
+    DELAY_MAX_MS,
+    PLAN_FIELDS,
+    TIMES_MAX,
+    FaultController,
+    parse_effect,
+    parse_member,
+)
 from florin_sandbox.devnet.faults import FaultPlan, PlannedFault
 from florin_sandbox.devnet.genesis import DEVNET
-from florin_sandbox.devnet.gifts import GiftBudgets
 
 BLOCKS_MAX: Final = 10_000
 ACCOUNTS_MAX: Final = 256

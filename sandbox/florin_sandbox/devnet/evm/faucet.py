@@ -15,14 +15,14 @@ from florin_sandbox.devnet.errors import RpcFault
 from florin_sandbox.devnet.evm.calls import simulate_call
 from florin_sandbox.devnet.evm.chain import GWEI, EmbeddedEvmChain, ExecutionMoment
 from florin_sandbox.devnet.evm.params import EvmCall
-from florin_sandbox.devnet.genesis import DEVNET
-from florin_sandbox.devnet.gifts import (
+from florin_sandbox.devnet.faucet_limits import (
     ACCOUNT_MAX_UNITS,
     FaucetGift,
     GiftBudgets,
     GiftKind,
     compute_gift,
 )
+from florin_sandbox.devnet.genesis import DEVNET
 
 GIFT_WEI: Final = 10**18
 GIFT_TOKENS: Final = 10_000

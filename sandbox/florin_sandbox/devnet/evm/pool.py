@@ -108,10 +108,10 @@ class TransactionPool:
 
     def copy_pool(self) -> TransactionPool:
         """Return a separate pool with these transactions."""
-        twin = TransactionPool()
+        copied_pool = TransactionPool()
         for waiting in self._by_hash.values():
-            twin.restore_transaction(waiting.transaction, waiting.raw)
-        return twin
+            copied_pool.restore_transaction(waiting.transaction, waiting.raw)
+        return copied_pool
 
     def list_candidates(
         self, state: FlatState, base_fee: int, sender: bytes | None

@@ -11,8 +11,8 @@ from florin_sandbox.devnet.evm.control import EvmControlMethods
 from florin_sandbox.devnet.evm.methods import EthMethods
 from florin_sandbox.devnet.evm.mining import BlockProducer
 from florin_sandbox.devnet.evm.views import to_hex
+from florin_sandbox.devnet.faucet_limits import GiftBudgets
 from florin_sandbox.devnet.faults import FaultPlan
-from florin_sandbox.devnet.gifts import GiftBudgets
 
 __all__ = ["BATCH_MAX", "DelayedAnswer", "EvmRpcServer"]
 

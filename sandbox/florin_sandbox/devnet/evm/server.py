@@ -15,8 +15,8 @@ from florin_server.base.clock import Clock, SystemClock
 from florin_sandbox.devnet.evm.block_rules import BlockRules
 from florin_sandbox.devnet.evm.schedule import GasSchedule
 from florin_sandbox.devnet.evm.token_fees import TokenFees
+from florin_sandbox.devnet.faucet_limits import GiftBudgets
 from florin_sandbox.devnet.genesis import DEVNET
-from florin_sandbox.devnet.gifts import GiftBudgets
 from florin_sandbox.devnet.server import ChainEngine, DevChain, start_engine
 from florin_sandbox.devnet.worker import ChainWorker
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from florin_sandbox.devnet.arming import (
+from florin_sandbox.devnet.dispatch import MethodEntry
+from florin_sandbox.devnet.errors import invalid_params_fault
+from florin_sandbox.devnet.fault_controller import (
     DELAY_MAX_MS,
     PLAN_FIELDS,
     TIMES_MAX,
@@ -13,8 +15,6 @@ from florin_sandbox.devnet.arming import (
     parse_effect,
     parse_member,
 )
-from florin_sandbox.devnet.dispatch import MethodEntry
-from florin_sandbox.devnet.errors import invalid_params_fault
 from florin_sandbox.devnet.faults import FaultPlan, PlannedFault
 from florin_sandbox.devnet.solana import faucet, params
 from florin_sandbox.devnet.solana.genesis import SOLANA_DEVNET

@@ -9,7 +9,7 @@ from florin_server.domain.chains.solana import spl
 from florin_server.rails.networks.embedded import EmbeddedToken
 from solders.pubkey import Pubkey
 
-from florin_sandbox.devnet.gifts import (
+from florin_sandbox.devnet.faucet_limits import (
     ACCOUNT_MAX_UNITS,
     FaucetGift,
     GiftKind,

@@ -15,7 +15,7 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 from florin_sandbox.devnet.errors import RpcFault
-from florin_sandbox.devnet.gifts import FaucetGift, GiftBudgets, GiftKind
+from florin_sandbox.devnet.faucet_limits import FaucetGift, GiftBudgets, GiftKind
 from florin_sandbox.devnet.solana import params
 from florin_sandbox.devnet.solana.genesis import SOLANA_DEVNET
 from florin_sandbox.devnet.solana.history import SolanaHistory

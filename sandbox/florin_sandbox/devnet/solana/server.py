@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from florin_server.base.clock import Clock, SystemClock
 
-from florin_sandbox.devnet.gifts import GiftBudgets
+from florin_sandbox.devnet.faucet_limits import GiftBudgets
 from florin_sandbox.devnet.server import ChainEngine, DevChain, start_engine
 from florin_sandbox.devnet.worker import ChainWorker
 

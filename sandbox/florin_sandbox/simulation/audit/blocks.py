@@ -10,7 +10,7 @@ from typing import Any, Final
 from florin_server.rails.evm import settler
 
 from florin_sandbox.devnet.genesis import DEVNET
-from florin_sandbox.simulation.audit.ground import TOKENS, AuditTarget
+from florin_sandbox.simulation.audit.target import TOKENS, AuditTarget
 
 ZERO_ADDRESS: Final = "0x" + "00" * 20
 _OWN_ADDRESSES: Final = {ZERO_ADDRESS, *(token.lower() for token in TOKENS.values())}

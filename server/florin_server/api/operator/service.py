@@ -11,7 +11,7 @@ from florin_server.api.ledger.books import LedgerCalls
 from florin_server.api.operator.leases import LeaseCalls
 from florin_server.api.operator.quarantine import QuarantineCalls
 from florin_server.api.operator.system import SystemCalls
-from florin_server.api.payments.traced import OperatorPaymentCalls
+from florin_server.api.payments.operator_calls import OperatorPaymentCalls
 from florin_server.api.payouts.held_money import HeldMoneyCalls
 from florin_server.api.payouts.payouts import PayoutCalls
 from florin_server.api.receipts.receipts import ReceiptKeyCalls

@@ -7,7 +7,7 @@ from typing import Any
 from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
 
 from florin_server.api.payments import codec
-from florin_server.api.payments.shared import PaymentCalls
+from florin_server.api.payments.payment_calls import PaymentCalls
 from florin_server.api.server.call import get_caller
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.payments.service.confirm import confirm

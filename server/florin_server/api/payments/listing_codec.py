@@ -11,7 +11,7 @@ from florin_server.api.server.timestamps import to_microseconds, to_timestamp
 from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.money.payments.service.lists import PaymentListPage, PaymentListQuery
-from florin_server.money.payments.store.listed import OptionFee, PaymentListRow
+from florin_server.money.payments.store.list_rows import OptionFee, PaymentListRow
 from florin_server.money.payments.store.listing import PaymentListOrder, PaymentTotals
 
 PaymentListRequest: TypeAlias = (

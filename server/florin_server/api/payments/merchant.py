@@ -10,7 +10,7 @@ from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
 
 from florin_server.api.payments import codec
 from florin_server.api.payments.listing import PaymentListCalls
-from florin_server.api.payments.shared import PaymentCalls
+from florin_server.api.payments.payment_calls import PaymentCalls
 from florin_server.api.receipts.receipts import ReceiptCalls
 from florin_server.api.server.call import get_caller
 from florin_server.api.server.replay import build_response, make_response_encoder

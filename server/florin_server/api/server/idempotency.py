@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from florin.v1 import access_pb2
 from google.protobuf.message import Message
 
+from florin_server.api.server.key_leases import KeyLeases, make_in_flight_error
 from florin_server.api.server.methods import MethodSpec
-from florin_server.api.server.turns import KeyLeases, make_in_flight_error
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller, IdempotencyKey
 from florin_server.domain.errors import ApiError, ErrorCode

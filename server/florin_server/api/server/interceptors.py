@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from grpc_rest_gateway.errors import FAULT_KEY
 
 from florin_server.api.context import ApiContext
-from florin_server.api.server import metadata, observed
+from florin_server.api.server import call_observer, metadata
 from florin_server.api.server.auth import Authenticator
 from florin_server.api.server.call import ActiveCall, current_call
 from florin_server.api.server.errors import (
@@ -32,14 +32,17 @@ from florin_server.api.server.idempotency import IdempotencyLocks, build_idempot
 from florin_server.api.server.methods import MethodSpec, index_methods
 from florin_server.api.server.open_services import PublicServices, is_public
 from florin_server.api.server.open_streams import OpenStream, OpenStreams
-from florin_server.api.server.unreadable import UnreadableRequest, make_lenient_deserializer
+from florin_server.api.server.unreadable_requests import (
+    UnreadableRequest,
+    make_lenient_deserializer,
+)
 from florin_server.base import logs
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import RequestIdGenerator
-from florin_server.limits.service.held_answers import Release
 from florin_server.limits.service.limit import RateQuota
+from florin_server.limits.service.stream_limits import Release
 from florin_server.money.payments.service.load import find_payment_id
 
 _log = logging.getLogger(__name__)
@@ -70,7 +73,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         key_locks: IdempotencyLocks,
         *,
         resolve_peer: PeerResolver | None = None,
-        observe: observed.CallObserver | None = None,
+        observe: call_observer.CallObserver | None = None,
     ) -> None:
         self._app = app
         self._observe = observe
@@ -118,13 +121,13 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
         if handler.response_streaming:
             stream = self._wrap_stream(method, handler.unary_stream)
             return grpc.unary_stream_rpc_method_handler(
-                observed.observe_stream(method, stream, observe) if observe else stream,
+                call_observer.observe_stream(method, stream, observe) if observe else stream,
                 request_deserializer=make_lenient_deserializer(handler.request_deserializer),
                 response_serializer=handler.response_serializer,
             )
         unary = self._wrap_unary(method, handler.unary_unary)
         return grpc.unary_unary_rpc_method_handler(
-            observed.observe_unary(method, unary, observe) if observe else unary,
+            call_observer.observe_unary(method, unary, observe) if observe else unary,
             request_deserializer=make_lenient_deserializer(handler.request_deserializer),
             response_serializer=handler.response_serializer,
         )
@@ -207,7 +210,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             self._streams.discard(stream)
 
     def _reserve_stream_slot(self, request: Any, call: ActiveCall, context: Any) -> None:
-        """Count an open stream until its call ends, in whatever way."""
+        """Count an open stream until its call ends, with or without an error."""
         # the operator's streams concern payouts
         payment_id = find_payment_id(self._app, getattr(request, "payment_id", ""))
         release = self._acquire_stream_slot(call.caller, payment_id)

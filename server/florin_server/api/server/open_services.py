@@ -8,7 +8,10 @@ from typing import Any
 import grpc
 
 from florin_server.api.server.errors import abort, to_grpc_status
-from florin_server.api.server.unreadable import UnreadableRequest, make_lenient_deserializer
+from florin_server.api.server.unreadable_requests import (
+    UnreadableRequest,
+    make_lenient_deserializer,
+)
 from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.errors import ApiError
 from florin_server.limits.service.limits import ServiceLimits

@@ -11,10 +11,10 @@ from florin_server.app.stores import get_location, open_reader
 from florin_server.base.clock import SystemClock
 from florin_server.db import installation
 from florin_server.db.engine.query import StoreError
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.exports.error import ExportError
-from florin_server.domain.sealed import Cipher
 from florin_server.features.exports.service.feeds import ExportOrigin
-from florin_server.features.exports.service.kept import create_store_origin
+from florin_server.features.exports.service.store_feed import create_store_origin
 from florin_server.settings import Settings
 
 

@@ -5,7 +5,7 @@ class OperatorError(Exception):
     """The service refused; the text says why.
 
     `code` is that of the reference of errors, empty if the service returned none, and `status` the
-    name of the gRPC status, empty if there is none.
+    name of the gRPC status, or empty.
     """
 
     def __init__(self, message: str, code: str = "", status: str = "") -> None:

@@ -18,7 +18,7 @@ from florin_server.app.housekeeping.store_time import set_to_store_time
 from florin_server.app.operator.error import OperatorError
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.query import StoreError
-from florin_server.domain.sealed import Cipher
+from florin_server.domain.cipher import Cipher
 from florin_server.rails.protocol import Rail
 from florin_server.settings import Settings
 

@@ -60,7 +60,7 @@ class CacheRefresher:
         self._refresh_job.trigger()
 
     async def refresh(self) -> None:
-        """Read the counters, and then whatever changed."""
+        """Read the counters, and then the data that changed."""
         known_versions = self._versions
         versions = await self._app.store.read(generations.get_versions())
         for kind, renew in self._renewals.items():

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Protocol, Self
 
-from florin_server.app.processes.order import DRAIN_LINE, READY_LINE, ChildConfig
+from florin_server.app.processes.child_config import DRAIN_LINE, READY_LINE, ChildConfig
 
 
 class ChildProcess(Protocol):

@@ -6,7 +6,7 @@ import errno
 import socket
 
 from florin_server.app.home import SetupError
-from florin_server.app.servers.holder import find_port_holder
+from florin_server.app.servers.port_holder import find_port_holder
 from florin_server.settings import Settings
 
 _BACKLOG = 2048

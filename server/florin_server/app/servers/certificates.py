@@ -281,7 +281,7 @@ def _list_names(certificate: x509.Certificate) -> tuple[str, ...]:
             x509.SubjectAlternativeName
         ).value
     except x509.ExtensionNotFound:
-        return (certificate.subject.rfc4514_string() or "nobody",)
+        return (certificate.subject.rfc4514_string() or "no name",)
     return tuple(str(general_name.value) for general_name in subject_alternative_name)
 
 

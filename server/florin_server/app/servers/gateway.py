@@ -14,9 +14,9 @@ from grpc_rest_gateway.app import RestGateway
 from grpc_rest_gateway.backends import LocalBackend
 from grpc_rest_gateway.forwarded import PROXY_PROTOCOL, TrustedProxies
 from grpc_rest_gateway.jsoncodec import JsonCodec
-from grpc_rest_gateway.observed import RequestObserver
 from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 from grpc_rest_gateway.remote import RemoteBackend
+from grpc_rest_gateway.requestobserver import RequestObserver
 from grpc_rest_gateway.rpc import RpcBackend
 from grpc_rest_gateway.server import HttpServer
 from grpc_rest_gateway.settings import GuardSettings, ServerSettings
@@ -37,7 +37,7 @@ from florin_server.settings import Settings
 from florin_server.web import routes as web
 from florin_server.web.handlers import Routes, build_read_routes
 from florin_server.web.headers import GATEWAY_SETTINGS
-from florin_server.web.people.page import render_refusal
+from florin_server.web.landing.page import render_refusal
 
 _log = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from florin_server.api.payments.codec import PaymentCodec
 from florin_server.api.payments.gateway import GatewayServicer
 from florin_server.api.payments.merchant import MerchantServicer
 from florin_server.api.server.auth import Authenticator
-from florin_server.api.server.guarded import GuardedMethods
+from florin_server.api.server.guarded_methods import GuardedMethods
 from florin_server.api.server.idempotency import IdempotencyLocks
 from florin_server.api.server.interceptors import AuthInterceptor
 from florin_server.api.webhooks.webhooks import WebhookServicer

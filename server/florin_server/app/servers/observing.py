@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpc_rest_gateway.forwarded import Network, find_address
-from grpc_rest_gateway.observed import RawHeaders, RequestObserver
+from grpc_rest_gateway.requestobserver import RawHeaders, RequestObserver
 from grpc_rest_gateway.rpc import Metadata
 
-from florin_server.api.server import observed
+from florin_server.api.server import call_observer
 from florin_server.api.server.methods import MethodSpec
 from florin_server.app.core import App
 from florin_server.app.servers.peers import CallerResolver
@@ -142,7 +142,7 @@ def build_rest_observer(
 
 def build_grpc_observer(
     app: App, seen: RequestObservers, peers: CallerResolver | None = None
-) -> observed.CallObserver | None:
+) -> call_observer.CallObserver | None:
     """Observe the requests of a gRPC server, or of the servicers behind a gateway of this process.
 
     `peers` identifies callers; its gateways are trusted.

@@ -1,7 +1,7 @@
-"""`python -m florin_server.base.outbound.decoder`: a picture in, the same as a small PNG out.
+"""`python -m florin_server.base.outbound.decoder`: shrink a picture from stdin to a PNG on stdout.
 
-A separate process, with little memory and time and nothing else: harm by a picture to a decoder
-happens here. It ends with status 1 if the bytes are not an accepted picture.
+A separate process with little memory and time, and without other rights: an attack on a decoder
+stays in it. It ends with status 1 if the bytes are not an accepted picture.
 """
 
 from __future__ import annotations

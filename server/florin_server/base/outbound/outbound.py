@@ -22,7 +22,7 @@ import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
-from florin_server.base.outbound.reach import AddressPolicy
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.resolver import (
     DnsResolver,
     HostResolver,

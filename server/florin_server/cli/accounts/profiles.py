@@ -16,7 +16,7 @@ from florin_server.cli.console import (
 )
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.operation import format_minute, usage_error
-from florin_server.cli.payments import words
+from florin_server.cli.payments import formatting
 from florin_server.cli.server import ConnectionOptions, connect_as_partner
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ def _apply_changes(
         print_hint(f"{asset}: {before.destination if before else 'held'} -> {account}")
     for asset in removals:
         print_hint(f"{asset}: {crypto_settlements[_normalize_asset(asset)].destination} -> held")
-    if not words.confirm(f"Change the destinations of {merchant_id}?", yes=yes):
+    if not formatting.confirm(f"Change the destinations of {merchant_id}?", yes=yes):
         print_hint("Nothing changed.")
         raise SystemExit(int(ExitStatus.REFUSED))
     new = {

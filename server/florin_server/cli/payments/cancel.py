@@ -9,7 +9,7 @@ from florin_server.cli.console import (
     print_json,
 )
 from florin_server.cli.exits import ExitStatus
-from florin_server.cli.payments import words
+from florin_server.cli.payments import formatting
 from florin_server.cli.server import ConnectionOptions, connect_as_merchant
 
 
@@ -20,8 +20,8 @@ def cancel_payment(
     with connect_as_merchant(connection) as client:
         payment = client.merchant.get_payment(payment_id)
         if not is_json_output():
-            words.print_payment(payment)
-        if not words.confirm("Cancel this payment?", yes=yes):
+            formatting.print_payment(payment)
+        if not formatting.confirm("Cancel this payment?", yes=yes):
             print_hint("Nothing changed.")
             raise SystemExit(int(ExitStatus.REFUSED))
         # a repeated command repeats the call
@@ -29,4 +29,4 @@ def cancel_payment(
             payment.payment_id, idempotency_key=key or f"florin-cancel-{payment.payment_id}"
         )
     if not print_json(done):
-        console.print(f"{done.payment_id} is {words.format_status(done.status)}.")
+        console.print(f"{done.payment_id} is {formatting.format_status(done.status)}.")

@@ -12,7 +12,7 @@ from florin.v1 import listing_pb2, payment_pb2
 from florin_server.cli.console import print_hint, print_json, print_table
 from florin_server.cli.operation import format_minute, usage_error
 from florin_server.cli.payments.amounts import format_amount
-from florin_server.cli.payments.words import format_status
+from florin_server.cli.payments.formatting import format_status
 from florin_server.cli.server import ConnectionOptions, connect_as_merchant
 
 if TYPE_CHECKING:

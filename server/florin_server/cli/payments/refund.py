@@ -17,7 +17,7 @@ from florin_server.cli.console import (
 )
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.operation import usage_error
-from florin_server.cli.payments import words
+from florin_server.cli.payments import formatting
 from florin_server.cli.payments.amounts import format_amount, parse_amount
 from florin_server.cli.server import ConnectionOptions, connect_as_merchant
 
@@ -47,9 +47,9 @@ def refund_payment(
         payment = client.merchant.get_payment(payment_id)
         amount = None if options.amount is None else _parse_amount(options.amount, payment)
         if not is_json_output():
-            words.print_payment(payment)
+            formatting.print_payment(payment)
             console.print()
-        if not words.confirm(_format_question(payment, options.amount), yes=yes):
+        if not formatting.confirm(_format_question(payment, options.amount), yes=yes):
             print_hint("No refund was created.")
             raise SystemExit(int(ExitStatus.REFUSED))
         # a repeated command repeats the call; each partial refund is a call of its own
@@ -61,7 +61,7 @@ def refund_payment(
         )
         if not (print_json_line(response) if wait else print_json(response)):
             console.print(response.refund_id)
-            print_hint(f"The refund is {words.format_refund_status(response.status)}.")
+            print_hint(f"The refund is {formatting.format_refund_status(response.status)}.")
         if wait:
             raise SystemExit(int(_follow_refund(client, payment.payment_id, response.refund_id)))
 
@@ -96,6 +96,6 @@ def _follow_refund(client: Client, payment_id: str, refund_id: str) -> ExitStatu
     for update in client.merchant.watch_refund(payment_id, refund_id=refund_id):
         last = update.refund.status
         if not print_json_line(update):
-            line = f"{words.format_refund_status(last)}  {format_amount(update.refund.amount)}"
+            line = f"{formatting.format_refund_status(last)}  {format_amount(update.refund.amount)}"
             console.print(f"{line}  {update.refund.tx_id}".rstrip())
     return ExitStatus.DONE if last == refund_pb2.REFUND_STATUS_SUCCEEDED else ExitStatus.UNPAID

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from florin_server.cli.console import print_json
-from florin_server.cli.payments import words
+from florin_server.cli.payments import formatting
 from florin_server.cli.server import ConnectionOptions, connect_as_merchant
 
 
@@ -12,4 +12,4 @@ def show_payment(connection: ConnectionOptions, payment_id: str) -> None:
     with connect_as_merchant(connection) as client:
         payment = client.merchant.get_payment(payment_id)
     if not print_json(payment):
-        words.print_payment(payment)
+        formatting.print_payment(payment)

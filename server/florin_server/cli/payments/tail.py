@@ -12,7 +12,7 @@ from florin.v1 import listing_pb2, payment_pb2
 from florin_server.cli.console import console, print_json_line
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.operation import usage_error
-from florin_server.cli.payments import words
+from florin_server.cli.payments import formatting
 from florin_server.cli.payments.amounts import format_amount
 from florin_server.cli.payments.listing import to_row
 from florin_server.cli.server import ConnectionOptions, connect_as_merchant
@@ -40,10 +40,10 @@ def follow_payment(client: Client, payment_id: str, after_version: int | None) -
             console.print(_format_update(update))
         ended = update.payment
         if ended.is_final:
-            return ExitStatus.DONE if ended.status == words.SUCCEEDED else ExitStatus.UNPAID
+            return ExitStatus.DONE if ended.status == formatting.SUCCEEDED else ExitStatus.UNPAID
     # the payment ended before the requested version
     status = client.merchant.get_payment_status(payment_id).status
-    return ExitStatus.DONE if status == words.SUCCEEDED else ExitStatus.UNPAID
+    return ExitStatus.DONE if status == formatting.SUCCEEDED else ExitStatus.UNPAID
 
 
 def follow_all(connection: ConnectionOptions, after_version: int | None) -> None:
@@ -75,7 +75,7 @@ def print_changed(
 
 def _format_update(update: payment_pb2.WatchPaymentResponse) -> str:
     payment = update.payment
-    line = f"version {update.version}  {words.format_status(payment.status)}"
+    line = f"version {update.version}  {formatting.format_status(payment.status)}"
     if payment.HasField("info"):
         line += f"  {format_amount(payment.info.option_amount)}  {payment.info.tx_id}"
     return line

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 import aiohttp
 from joserfc.jwk import OKPKey
 
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.outbound import RequestFailed, SafeHttpClient
-from florin_server.base.outbound.reach import AddressPolicy
 from florin_server.domain.receipts.signature import parse_key_set
 from florin_server.domain.urls import is_loopback
 

@@ -8,7 +8,7 @@ import sys
 from contextlib import suppress
 
 from florin_server.app.home import SetupError
-from florin_server.app.processes.order import (
+from florin_server.app.processes.child_config import (
     ALIVE_LINE,
     DRAIN_LINE,
     HEARTBEAT_S,
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def _read_line(pipe: int) -> bytes:
-    """Read the first line, and no byte after it; end the program if there is none."""
+    """Read the first line, and no byte after it; end the program at end of file."""
     line = b""
     while not line.endswith(b"\n"):
         if not (more := os.read(pipe, 1)) or len(line) == _CONFIG_BYTES_MAX:

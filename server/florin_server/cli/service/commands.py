@@ -142,7 +142,7 @@ def quarantine_retry(
     all_: Annotated[bool, typer.Option("--all", help="Retry all quarantined items.")] = False,
     home: HomeOption = None,
 ) -> None:
-    """Retry items; an item that fails again is set aside again.
+    """Retry items; an item that fails again is quarantined again.
 
     Example: `florin quarantine retry qitm_1a2b`
     """

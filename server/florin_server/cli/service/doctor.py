@@ -24,8 +24,8 @@ from florin_server.cli.chains.paces import read_paces
 from florin_server.cli.console import console, print_json
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.payments import ledger as books
-from florin_server.cli.service import outside
-from florin_server.cli.service.outside import DoctorFinding
+from florin_server.cli.service import exposure
+from florin_server.cli.service.exposure import DoctorFinding
 from florin_server.cli.settings import get_settings
 from florin_server.compliance.screening.service.check import (
     describe_lists_problem,
@@ -34,8 +34,8 @@ from florin_server.compliance.screening.service.check import (
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.domain.cipher import Cipher
 from florin_server.domain.conditions import EXPECTED_CONDITIONS, ConditionName
-from florin_server.domain.sealed import Cipher
 from florin_server.features.monitoring.service.health import check_nodes
 from florin_server.features.receipts.service.keys import describe_signing_problem
 from florin_server.money.payouts.service.held_money import describe as held_problems
@@ -65,7 +65,7 @@ async def _run_checks(settings: Settings) -> ExitStatus:
         mark = "[red]✗[/]" if problem else "[green]✓[/]"
         console.print(mark, escape(f"{subject}: {problem}" if problem else subject), markup=True)
     # not a fault: merchants can still set prices in the asset itself
-    notes = [*outside.list_notes(settings), *prices.list_all_unpriced(settings)]
+    notes = [*exposure.list_notes(settings), *prices.list_all_unpriced(settings)]
     notes += finality_rules.list_missing(settings.chains)
     notes += finality_rules.list_larger_amounts(settings.chains)
     # not a fault: the sandbox enables currencies without a rate, and refuses payments in them
@@ -94,7 +94,7 @@ async def _list_findings(settings: Settings) -> AsyncIterator[DoctorFinding]:
     )
     for description, _ in prices.describe_currencies(settings):
         yield description, ""
-    async for finding in outside.check_exposure(settings, home):
+    async for finding in exposure.check_exposure(settings, home):
         yield finding
     async for finding in _check_sessions(settings):
         yield finding

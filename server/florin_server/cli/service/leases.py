@@ -14,7 +14,7 @@ from florin_server.cli.console import (
 )
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.operation import call_operator, format_minute, usage_error
-from florin_server.cli.payments.words import confirm
+from florin_server.cli.payments.formatting import confirm
 
 _COLUMNS = ("Lease", "State", "Until", "Renewed", "Epoch", "Holder")
 

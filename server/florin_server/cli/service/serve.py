@@ -12,7 +12,7 @@ from florin_server.app.processes import systemd
 from florin_server.app.role import InheritedSockets, ProcessRole
 from florin_server.app.service import FlorinService
 from florin_server.cli.console import console, fail
-from florin_server.cli.service.places import ServiceAddresses
+from florin_server.cli.service.service_addresses import ServiceAddresses
 from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
 from florin_server.cli.settings import get_settings, log_to_stderr
 from florin_server.db.engine.query import StoreError

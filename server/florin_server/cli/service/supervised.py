@@ -15,7 +15,7 @@ from typing import Any, Self
 from florin_server.app.home import SetupError, StateFolder
 from florin_server.app.processes import systemd
 from florin_server.app.processes.child import SpawnedProcess
-from florin_server.app.processes.order import ChildConfig
+from florin_server.app.processes.child_config import ChildConfig
 from florin_server.app.processes.sharing import get_shared_store
 from florin_server.app.processes.supervisor import (
     ProcessSupervisor,
@@ -34,7 +34,7 @@ from florin_server.app.servers.addresses import (
 )
 from florin_server.base.clock import SystemClock
 from florin_server.cli.console import console, fail
-from florin_server.cli.service.places import ServiceAddresses
+from florin_server.cli.service.service_addresses import ServiceAddresses
 from florin_server.cli.service.signals import run_until_signalled, set_hangup_handler
 from florin_server.cli.settings import get_settings, log_to_stderr
 from florin_server.domain.settlement.lease import name_holder

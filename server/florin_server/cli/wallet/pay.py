@@ -23,7 +23,7 @@ from florin_server.cli.console import (
 )
 from florin_server.cli.exits import ExitStatus
 from florin_server.cli.operation import usage_error
-from florin_server.cli.payments import words
+from florin_server.cli.payments import formatting
 from florin_server.cli.payments.amounts import format_amount
 from florin_server.cli.prompt import OperatorPrompt
 from florin_server.cli.server import ConnectionOptions, connect_as_wallet
@@ -79,7 +79,7 @@ def pay_link(connection: ConnectionOptions, options: PayOptions) -> None:
             status = _LinkPayment(client, options, chains).pay()
     except (WalletError, SetupError, OSError) as error:
         fail(_FAILED, error)
-    raise SystemExit(int(ExitStatus.DONE if status == words.SUCCEEDED else ExitStatus.UNPAID))
+    raise SystemExit(int(ExitStatus.DONE if status == formatting.SUCCEEDED else ExitStatus.UNPAID))
 
 
 class _LinkPayment:
@@ -100,7 +100,7 @@ class _LinkPayment:
         if info.is_final:
             fail(
                 _FAILED,
-                f"the payment is already {words.format_status(info.status)}",
+                f"the payment is already {formatting.format_status(info.status)}",
                 ExitStatus.WRONG_STATE,
             )
         wallet = self._options.files.load_wallet(self._chains.nodes)
@@ -206,7 +206,7 @@ class _LinkPayment:
             digits = f"{Decimal(f'{max_fee}E-{_COIN_DECIMALS}'):f}"
             text = digits.rstrip("0").rstrip(".") if "." in digits else digits
             console.print(f"fees  at most {text} of the native coin")
-        if self._options.files.keys and not words.confirm("Sign this?", yes=self._options.yes):
+        if self._options.files.keys and not formatting.confirm("Sign this?", yes=self._options.yes):
             print_hint("Nothing was signed.")
             raise SystemExit(int(ExitStatus.REFUSED))
         return TracingJsonRpc(self._chains.nodes).run(
@@ -224,12 +224,12 @@ class _LinkPayment:
             payment_id, option_id=option.id, outputs=outputs, collected_data=data
         )
         if not print_json_line({"step": "confirm", "status": done}):
-            console.print(f"confirmed  {words.format_status(done.status)}")
+            console.print(f"confirmed  {formatting.format_status(done.status)}")
         last = done.status
         for update in self._gateway.watch_payment(payment_id):
             last = update.payment.status
             if not print_json_line({"step": "status", "status": update}):
-                line = f"{words.format_status(last)}  version {update.version}"
+                line = f"{formatting.format_status(last)}  version {update.version}"
                 if update.payment.HasField("info"):
                     line += f"  transaction {update.payment.info.tx_id}"
                 console.print(line)

@@ -25,8 +25,8 @@ from florin_server.db.engine.query import (
     to_row_params,
 )
 from florin_server.db.tables.tables import collected_data_table, payment_option_table, payment_table
+from florin_server.domain.cipher import Ciphertext
 from florin_server.domain.payments.payment import Payment, PaymentStatus
-from florin_server.domain.sealed import Ciphertext
 
 # Unproven data about an account for one payment from one app. The operator creates the apps, and a
 # buyer has few devices; a row has at most 6 KB. When it is full, the oldest row is deleted. An

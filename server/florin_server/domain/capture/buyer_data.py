@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import orjson
 
-from florin_server.domain.encoded import decode_json_object
 from florin_server.domain.errors import FieldIssue
+from florin_server.domain.page_queries import decode_json_object
 from florin_server.domain.text import has_unsafe
 
 BuyerData: TypeAlias = dict[str, str | bool]
@@ -154,7 +154,7 @@ def _flatten(value: Any) -> tuple[dict[str, Any], list[FieldIssue]]:
         if not isinstance(item, dict) or not isinstance(item.get("id"), str):
             issues.append(FieldIssue(f"[{at}]", "must have an id and a value"))
         elif item["id"] in values:
-            issues.append(FieldIssue(f"[{at}].id", "is given twice"))
+            issues.append(FieldIssue(f"[{at}].id", "occurs twice"))
         else:
             values[item["id"]] = item.get("value")
     return values, issues

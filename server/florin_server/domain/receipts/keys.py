@@ -10,7 +10,7 @@ from typing import Final
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 from joserfc.jwk import OKPKey
 
-from florin_server.domain.sealed import Ciphertext
+from florin_server.domain.cipher import Ciphertext
 
 ALGORITHM: Final = "Ed25519"  # RFC 9864; also the name of the curve
 SEED_BYTES: Final = 32

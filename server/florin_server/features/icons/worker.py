@@ -7,9 +7,9 @@ import logging
 from typing import Protocol
 
 from florin_server.base.clock import sleep_remaining
+from florin_server.base.outbound.address_policy import AddressPolicy
 from florin_server.base.outbound.outbound import SafeHttpClient
 from florin_server.base.outbound.pictures import PictureUnavailable, fetch_picture
-from florin_server.base.outbound.reach import AddressPolicy
 from florin_server.db.context import StorageContext
 from florin_server.features.icons import store as icons
 from florin_server.features.icons.context import IconContext

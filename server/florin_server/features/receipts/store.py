@@ -6,8 +6,8 @@ from sqlalchemy import select, update
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param
 from florin_server.db.tables.tables import receipt_key_table
+from florin_server.domain.cipher import Ciphertext
 from florin_server.domain.receipts.keys import ReceiptKey
-from florin_server.domain.sealed import Ciphertext
 
 _SELECT = select(
     receipt_key_table.c.n,

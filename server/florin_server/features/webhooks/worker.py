@@ -27,8 +27,8 @@ from florin_server.base.outbound.outbound import (
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
+from florin_server.domain.cipher import DecryptionError
 from florin_server.domain.quarantine import QuarantinedItemKind
-from florin_server.domain.sealed import DecryptionError
 from florin_server.domain.text import replace_unprintable
 from florin_server.domain.webhooks import schedule, signing
 from florin_server.domain.webhooks.endpoint import EndpointState, WebhookAttempt, WebhookEndpoint

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from florin_server.base.clock import Clock
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.gcra import MINUTE_US, GcraLimiter, RateLimitDecision
-from florin_server.domain.tally import PendingCounts, compute_threshold
+from florin_server.domain.pending_counts import PendingCounts, compute_threshold
 
 # of each kind; a key needs about 200 bytes, and as much again where it is shared
 _KEYS_MAX = 50_000

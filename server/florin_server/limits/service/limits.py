@@ -11,8 +11,8 @@ from florin_server.base.clock import Clock
 from florin_server.base.meters import Meters
 from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.gcra import HOUR_US
-from florin_server.limits.service.held_answers import StreamLimits
 from florin_server.limits.service.limit import RateLimit, RateQuota, to_retry_seconds
+from florin_server.limits.service.stream_limits import StreamLimits
 from florin_server.settings import LimitSettings
 
 

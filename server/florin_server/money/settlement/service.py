@@ -214,7 +214,9 @@ def list_exhausted(app: _Context, chain_id: str, gas_usage: GasUsage) -> list[Ex
 
 
 def _list_apps_above(by_app: Mapping[str, int], limit: int) -> tuple[str, ...]:
-    return tuple(sorted(own or "nobody" for own, spent in by_app.items() if spent >= limit))
+    return tuple(
+        sorted(own or "callers without an app" for own, spent in by_app.items() if spent >= limit)
+    )
 
 
 def _refusal_error(app: _Context, reason: str, message: str) -> ApiError:

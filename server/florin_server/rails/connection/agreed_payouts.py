@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.rails.connection.endpoints import FailoverRpc
 from florin_server.rails.connection.jsonrpc import ChainRpc
-from florin_server.rails.connection.witness import QuorumReader
+from florin_server.rails.connection.quorum_reader import QuorumReader
 from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.types import SignedTransaction, TransferEffect, TreasuryTransfer
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from florin_server.rails.connection.family import NodeDialect
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcTransport
 from florin_server.rails.connection.new_blocks import BlockNotifier
+from florin_server.rails.connection.node_dialect import NodeDialect
 from florin_server.rails.connection.nodes import create_rpc
+from florin_server.rails.connection.quorum_reader import QuorumReader
 from florin_server.rails.connection.settings import NodeSettings
 from florin_server.rails.connection.subscription import BlockSubscription
-from florin_server.rails.connection.witness import QuorumReader
 from florin_server.rails.types import NodeState
 
 

@@ -15,12 +15,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from florin_server.rails.connection.family import (
-    HEAD,
-    HeightTracker,
-    NodeDialect,
-    StaleNode,
-)
 from florin_server.rails.connection.jsonrpc import (
     TIMEOUT_S,
     AnswerTooLarge,
@@ -28,6 +22,12 @@ from florin_server.rails.connection.jsonrpc import (
     JsonRpcClient,
     RpcCall,
     RpcError,
+)
+from florin_server.rails.connection.node_dialect import (
+    HEAD,
+    HeightTracker,
+    NodeDialect,
+    StaleNode,
 )
 from florin_server.rails.connection.pool import EndpointPool, NodeEndpoint
 from florin_server.rails.types import NodeState, RailUnavailable

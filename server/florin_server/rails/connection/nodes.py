@@ -8,8 +8,8 @@ from collections.abc import Callable
 from urllib.parse import urlsplit
 
 from florin_server.rails.connection.endpoints import FailoverRpc
-from florin_server.rails.connection.family import NodeDialect
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcTransport
+from florin_server.rails.connection.node_dialect import NodeDialect
 from florin_server.rails.connection.settings import NodeSettings
 
 _AGREEMENT_DEFAULT = 2  # endpoints that must agree on what ends a payment, if there are as many

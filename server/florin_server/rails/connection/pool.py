@@ -7,9 +7,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from florin_server.rails.connection.family import NodeDialect, WrongChain
 from florin_server.rails.connection.health import EndpointHealth
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, RateLimited
+from florin_server.rails.connection.node_dialect import NodeDialect, WrongChain
 from florin_server.rails.types import NodeState, RailUnavailable
 
 _HEADS_MIN = 3  # from this count on, a single endpoint cannot make all others appear late

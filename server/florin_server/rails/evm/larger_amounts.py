@@ -73,7 +73,7 @@ def require_deeper(
         if step.final_after_s <= before_s:
             raise ValueError(
                 f"larger_amounts: final_after_s is {step.final_after_s}, and {before_s} for "
-                "smaller amounts: larger ones wait longer"
+                "smaller amounts; larger amounts need a longer time"
             )
         named = set(step.from_amount)
         if missing := sorted(expected - named):

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from florin_server.domain.caip import canonicalize_account
+from florin_server.rails.chain_settings import RailProperties
 from florin_server.rails.connection.agreed_payouts import QuorumPayouts
 from florin_server.rails.connection.connection import ChainConnection
 from florin_server.rails.connection.faucet import FaucetClient
 from florin_server.rails.connection.jsonrpc import ChainRpc, RpcTransport
-from florin_server.rails.evm.family import NEW_BLOCKS, EvmNodeDialect, parse_head_mark
+from florin_server.rails.evm.dialect import NEW_BLOCKS, EvmNodeDialect, parse_head_mark
 from florin_server.rails.evm.paying.erc6492 import find_opener_problem
 from florin_server.rails.evm.paying.mismatches import SignatureMismatches
 from florin_server.rails.evm.paying.offers import EvmOffers
@@ -36,7 +37,6 @@ from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.setup import discovery
 from florin_server.rails.evm.setup.faucet import EvmFaucet
 from florin_server.rails.evm.setup.reserved import list_reserved_accounts
-from florin_server.rails.facts import RailProperties
 from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.types import Asset, RailUnavailable
 

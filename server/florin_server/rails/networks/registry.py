@@ -104,4 +104,4 @@ def find_contradiction(chain_id: str, claim: TokenClaim) -> str | None:
 
 
 def _format_domain(domain: tuple[str, str] | None) -> str:
-    return "nobody" if domain is None else f"{domain[0]!r}, version {domain[1]!r}"
+    return "no name" if domain is None else f"{domain[0]!r}, version {domain[1]!r}"

@@ -7,14 +7,14 @@ from collections.abc import Callable, Mapping
 
 from florin_server.domain.caip import parse_account
 from florin_server.domain.chains.solana import spl
+from florin_server.rails.chain_settings import RailProperties
 from florin_server.rails.connection.agreed_payouts import QuorumPayouts
 from florin_server.rails.connection.connection import ChainConnection
 from florin_server.rails.connection.faucet import FaucetClient
 from florin_server.rails.connection.jsonrpc import ChainRpc, RpcTransport
-from florin_server.rails.facts import RailProperties
 from florin_server.rails.pace import PaceMeter
 from florin_server.rails.roles import TreasuryPayouts
-from florin_server.rails.solana.family import NEW_BLOCKS, SolanaNodeDialect, parse_slot_mark
+from florin_server.rails.solana.dialect import NEW_BLOCKS, SolanaNodeDialect, parse_slot_mark
 from florin_server.rails.solana.paying.offers import SolanaOffers
 from florin_server.rails.solana.paying.terms import SolanaTermsReader
 from florin_server.rails.solana.paying.verify import SolanaVerifier

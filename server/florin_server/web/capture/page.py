@@ -22,7 +22,7 @@ from florin_server.domain.errors import ErrorCode
 from florin_server.domain.text import escape_unsafe_texts
 from florin_server.web import language, theme
 from florin_server.web.capture.countries import render_country_options
-from florin_server.web.notice import add_retry_after
+from florin_server.web.error_pages import add_retry_after
 from florin_server.web.render import build_security_headers, render_page
 
 NOUN: Final = "capture"

@@ -18,7 +18,7 @@ import orjson
 from grpc_rest_gateway.plain import PlainRequest
 
 from florin_server.base.clock import Clock
-from florin_server.domain.sealed import Cipher, Ciphertext, DecryptionError
+from florin_server.domain.cipher import Cipher, Ciphertext, DecryptionError
 from florin_server.web.console.hosts import HostKind, classify_host, get_host_name
 
 IDLE_S = 30 * 60

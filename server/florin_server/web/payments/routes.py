@@ -32,7 +32,7 @@ from florin_server.rails.context import ChainContext
 from florin_server.settings import AppLinkSettings
 from florin_server.settings.context import SettingsContext
 from florin_server.web.handlers import Routes, build_read_routes, make_constant_handler
-from florin_server.web.payments.shown import CheckoutPages
+from florin_server.web.payments.views import CheckoutPages
 from florin_server.web.refusal import check_page_rate, to_refused_error
 
 

@@ -33,9 +33,9 @@ from florin_server.money.payments.service.checkout import find_checkout
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
+from florin_server.web.error_pages import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.handlers import NOSNIFF, Routes, build_read_routes
 from florin_server.web.language import negotiate_language
-from florin_server.web.notice import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.receipts import page
 from florin_server.web.refusal import check_page_rate, to_refused_error
 

@@ -16,9 +16,9 @@ from florin_server.compliance.buyer_data.store import BuyerDataRecord, DataSourc
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.capture import buyer_data
+from florin_server.domain.cipher import Cipher, DecryptionError
 from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
 from florin_server.domain.payments.payment import Payment
-from florin_server.domain.sealed import Cipher, DecryptionError
 from florin_server.settings.context import SettingsContext
 
 

@@ -123,7 +123,7 @@ def _describe_doubt(new_list: ScreeningList, previous: ScreeningList | None) -> 
 
 
 def _check_date(source: ScreeningListSource, now_us: int) -> None:
-    # tomorrow has begun in some time zone; a later date would keep the list young forever
+    # in some time zone it is tomorrow already; a later date would keep the list young forever
     if source.published_at_us is not None and source.published_at_us > now_us + _DAY_US:
         raise validation_error("publishedAt", "is in the future")
 

@@ -31,14 +31,14 @@ class PostgresNotificationChannel:
 
     def __init__(self, database: DatabaseConfig) -> None:
         self._database = database
-        self._telling: asyncpg.Connection[Any] | None = None
+        self._sender: asyncpg.Connection[Any] | None = None
 
     async def publish(self, text: str) -> None:
         """Send a text on a connection that stays open."""
         try:
-            if self._telling is None:
-                self._telling = await self._open_connection("tell")
-            await self._telling.execute(_NOTIFY, text)
+            if self._sender is None:
+                self._sender = await self._open_connection("notify")
+            await self._sender.execute(_NOTIFY, text)
         except BaseException as error:
             self._drop()
             if isinstance(error, DriverError):
@@ -71,15 +71,15 @@ class PostgresNotificationChannel:
 
     async def close(self) -> None:
         """Close the sending connection; the listening connection ends with its listener."""
-        telling, self._telling = self._telling, None
-        if telling is not None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
             with suppress(*DriverError):
-                await telling.close(timeout=_ANSWER_S)
+                await sender.close(timeout=_ANSWER_S)
 
     def _drop(self) -> None:
-        if self._telling is not None:
-            self._telling.terminate()
-            self._telling = None
+        if self._sender is not None:
+            self._sender.terminate()
+            self._sender = None
 
     async def _open_connection(self, what: str) -> asyncpg.Connection[Any]:
         return await open_session(

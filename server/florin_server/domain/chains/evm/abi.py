@@ -71,7 +71,7 @@ def decode_bytes_at(data: bytes, head_word: int) -> bytes:
     """Return the bytes value at a head word's offset; raise ValueError if out of bounds."""
     start = int.from_bytes(data[head_word * WORD : (head_word + 1) * WORD], "big")
     if start + WORD > len(data):
-        raise ValueError("an offset is beyond the end")
+        raise ValueError("an offset points beyond the end of the data")
     length = int.from_bytes(data[start : start + WORD], "big")
     if start + WORD + length > len(data):
         raise ValueError("a value extends beyond the end")

@@ -17,7 +17,7 @@ from florin_server.features.monitoring.store import Backlog, BacklogGroup
 from florin_server.features.webhooks.store import deliveries
 from florin_server.features.webhooks.store.deliveries import DeliveryStats
 from florin_server.limits.context import LimitContext
-from florin_server.limits.service.sharing import LimitSync
+from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.money.context import UsageContext
 from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.operations.service import executors

@@ -10,10 +10,10 @@ from joserfc.jwk import OKPKey
 
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.cipher import Cipher, DecryptionError
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.receipts import keys
 from florin_server.domain.receipts.keys import ReceiptKey
-from florin_server.domain.sealed import Cipher, DecryptionError
 from florin_server.features.receipts import store as receipt_keys
 
 _log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from florin_server.accounts.store import merchants, standing
+from florin_server.accounts.store import credential_checks, merchants
 from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
@@ -242,7 +242,7 @@ def _taken_error(endpoint_id: str) -> ApiError:
 
 @operation
 def _require_actor(actor: EndpointActor, merchant_id: str | None) -> Op[None]:
-    yield from standing.require_active(actor.credential_status)
+    yield from credential_checks.require_active(actor.credential_status)
     if merchant_id is None:
         return
     if (yield from merchants.find_owned(merchant_id, actor.partner_id, live=actor.live)) is None:
@@ -252,7 +252,7 @@ def _require_actor(actor: EndpointActor, merchant_id: str | None) -> Op[None]:
 @operation
 def get_owned(actor: EndpointActor, endpoint_id: str) -> Op[WebhookEndpoint]:
     """Return an endpoint of the caller, locked, as part of an operation."""
-    yield from standing.require_active(actor.credential_status)
+    yield from credential_checks.require_active(actor.credential_status)
     endpoint = yield from endpoints.lock(actor.owner, endpoint_id)
     if endpoint is None:
         raise _not_found_error()

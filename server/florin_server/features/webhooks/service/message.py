@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from florin_server.db.context import StorageContext
-from florin_server.domain.sealed import DecryptionError
+from florin_server.domain.cipher import DecryptionError
 from florin_server.domain.webhooks.signing import WebhookKeys, format_event_id
 from florin_server.domain.webhooks.snapshot import PaymentSnapshot, snapshot_at
 from florin_server.features.webhooks.service.endpoints import get_cipher_context

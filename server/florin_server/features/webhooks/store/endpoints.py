@@ -15,7 +15,7 @@ from florin_server.db.tables.tables import (
     webhook_endpoint_table,
     webhook_secret_table,
 )
-from florin_server.domain.sealed import Ciphertext
+from florin_server.domain.cipher import Ciphertext
 from florin_server.domain.webhooks.endpoint import EndpointState, WebhookAttempt, WebhookEndpoint
 
 _COLUMNS = columns(webhook_endpoint_table, WebhookEndpoint)

@@ -13,7 +13,7 @@ from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
 from florin_server.domain.urls import add_query_parameter
 from florin_server.limits.context import LimitContext
-from florin_server.limits.service.held_answers import Release
+from florin_server.limits.service.stream_limits import Release
 from florin_server.money.payments.service.load import expire_if_due, find_payment_id, get_merchant
 from florin_server.money.payments.service.watch import watch
 from florin_server.money.payments.store import arrivals

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from florin_server.accounts.store import standing
+from florin_server.accounts.store import credential_checks
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.base.topics import Topic
 from florin_server.compliance.buyer_data import store as collected_data
@@ -44,7 +44,7 @@ from florin_server.money.payments.service.load import (
     require_open_option,
 )
 from florin_server.money.payments.store import payments
-from florin_server.money.payouts.service import opening
+from florin_server.money.payouts.service import account_opening
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.money.settlement.store import durable_nonces
 from florin_server.money.settlement.store.token_accounts import AccountNotOpenable
@@ -124,14 +124,14 @@ async def confirm(
     except NonceUnusable:
         # at its next fetch the wallet gets a transaction without a durable nonce
         nonce = durable_nonces.release(option.chain_id, payment.id, option.id)
-        await app.store.write(standing.run_if_active(caller.credential_status, nonce))
+        await app.store.write(credential_checks.run_if_active(caller.credential_status, nonce))
         raise
     if is_relayed(rail, option):
         await gas_budgets.check(app, caller, option, payer_kind)
     opened = (
         rail.token_accounts.list_opened_accounts(flat) if rail.token_accounts is not None else ()
     )
-    claim = opening.claim(app, rail, payment.merchant_id, payment.id, opened)
+    claim = account_opening.claim(app, rail, payment.merchant_id, payment.id, opened)
     return await _accept(app, caller, option, confirmation, from_block, claim, buyer_data)
 
 
@@ -141,7 +141,7 @@ async def _is_repeated(
     """Return True if exactly this confirmation is bound to the payment: the call is a poll."""
     if payment.status is PaymentStatus.REQUIRES_ACTION:
         return False
-    await app.store.read(standing.require_active(caller.credential_status))
+    await app.store.read(credential_checks.require_active(caller.credential_status))
     confirmation = await app.store.read(payments.find_confirmation(payment.id))
     return confirmation is not None and confirmation.digest in digests
 
@@ -214,7 +214,7 @@ async def _refuse(
 ) -> Payment:
     refuse = payments.refuse(confirmation, detail, code, app.clock.now_us(), caller.request_id)
     changed_payment = await app.store.write(
-        standing.run_if_active(caller.credential_status, refuse)
+        credential_checks.run_if_active(caller.credential_status, refuse)
     )
     if changed_payment is not None:
         return app.notifier.publish_payment(changed_payment)
@@ -247,7 +247,9 @@ async def _accept(  # noqa: PLR0917  (one of each, none alike)
         )
     try:
         changed_payment = await app.store.write(
-            standing.run_if_active(caller.credential_status, _accept_with_claim(accept, claim))
+            credential_checks.run_if_active(
+                caller.credential_status, _accept_with_claim(accept, claim)
+            )
         )
     except AccountNotOpenable as error:
         # a transaction that opens no account is returned to every later fetch

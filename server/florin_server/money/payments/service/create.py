@@ -29,9 +29,9 @@ from florin_server.domain.payments.triggers import TRIGGER_PREFIX, SandboxTrigge
 from florin_server.domain.urls import parse_redirect_urls
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
-from florin_server.money.payments.service import worth
+from florin_server.money.payments.service import conversion
+from florin_server.money.payments.service.conversion import CurrencyValue
 from florin_server.money.payments.service.simulate import get_requested_amount
-from florin_server.money.payments.service.worth import CurrencyValue
 from florin_server.money.payments.store import payments, simulation
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -188,7 +188,7 @@ def _check_currency(app: _Context, caller: Caller, new_payment: NewPayment, code
         )
     if not caller.live and find_trigger(new_payment.reference_id) is not None:
         return
-    if code not in worth.list_accepted_currencies(app, live=caller.live):
+    if code not in conversion.list_accepted_currencies(app, live=caller.live):
         raise validation_error("amount.unit", f"no enabled asset has a price in {code}")
 
 
@@ -200,7 +200,7 @@ def _get_max_value(app: _Context, code: str, *, live: bool) -> int:
     """
     decimals = CURRENCIES[REFERENCE_CURRENCY].decimals
     reference = CurrencyValue(REFERENCE_UNITS_MAX * 10**decimals, decimals, REFERENCE_CURRENCY)
-    max_value = worth.convert(app, live=live, amount=reference, currency=code)
+    max_value = conversion.convert(app, live=live, amount=reference, currency=code)
     return MINOR_UNITS_MAX if max_value is None else min(max_value, MINOR_UNITS_MAX)
 
 
@@ -208,11 +208,11 @@ def _get_min_value(
     app: _Context, caller: Caller, *, currency: str | None = None, asset: Asset | None = None
 ) -> int:
     """Return the smallest amount of a payment; raise an error if it cannot be computed now."""
-    minimum = worth.find_minimum(app, live=caller.live, currency=currency, asset=asset)
+    minimum = conversion.find_minimum(app, live=caller.live, currency=currency, asset=asset)
     if minimum is not None:
         return minimum
     what = currency or (asset.symbol if asset else "")
-    if worth.may_minimum_be_unknown(app, live=caller.live, currency=currency, asset=asset):
+    if conversion.may_minimum_be_unknown(app, live=caller.live, currency=currency, asset=asset):
         text = (
             f"The price of {what} is not known at the moment, and the minimum amount depends on "
             "it: try again"

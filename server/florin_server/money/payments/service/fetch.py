@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from florin_server.accounts.store import standing
+from florin_server.accounts.store import credential_checks
 from florin_server.base.context import EventContext
 from florin_server.compliance.buyer_data.service import requirement
 from florin_server.db.context import StorageContext
@@ -29,7 +29,10 @@ from florin_server.money.payments.service.load import (
     not_payable_error,
 )
 from florin_server.money.payments.store import payments
-from florin_server.money.payouts.service.opening import list_openable, list_receiving_accounts
+from florin_server.money.payouts.service.account_opening import (
+    list_openable,
+    list_receiving_accounts,
+)
 from florin_server.money.settlement.store import durable_nonces
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -142,7 +145,9 @@ async def _resolve(
         share = (len(rail.durable_nonces.addresses) if rail.durable_nonces else 0, request)
         issue = durable_nonces.assign(resolved_build, rail.chain_id, spare, until_us, share)
     try:
-        return await app.store.write(standing.run_if_active(caller.credential_status, issue))
+        return await app.store.write(
+            credential_checks.run_if_active(caller.credential_status, issue)
+        )
     except durable_nonces.NonceConflict:
         return await _resolve(app, caller, payment, option)
 

@@ -19,7 +19,7 @@ from florin_server.domain.errors import ApiError, ErrorCode, FieldIssue
 from florin_server.domain.payments.payment import Merchant, PaymentStatus
 from florin_server.domain.refusals import merchant_not_found_error
 from florin_server.money.context import TotalsContext
-from florin_server.money.payments.store.listed import PaymentListRow, list_rows
+from florin_server.money.payments.store.list_rows import PaymentListRow, list_rows
 from florin_server.money.payments.store.listing import (
     PaymentListFilters,
     PaymentListOrder,

@@ -27,15 +27,18 @@ from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.domain.settlement.settle_times import round_promise
 from florin_server.limits.context import LimitContext
 from florin_server.money.context import UsageContext
-from florin_server.money.payments.service import funding, relayer_funds, worth
+from florin_server.money.payments.service import conversion, funding, relayer_funds
 from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
 from florin_server.money.payments.service.price import AssetPrice, find_price
 from florin_server.money.payments.store import new_options, payments
-from florin_server.money.payouts.service.opening import list_openable, list_receiving_accounts
+from florin_server.money.payouts.service.account_opening import (
+    list_openable,
+    list_receiving_accounts,
+)
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import (
@@ -350,7 +353,7 @@ def _list_fixed_fees(app: _Context, payment: Payment, assets: Sequence[Asset]) -
     """Return the fixed fee in each asset in which it is known; an unknown fee is not 0."""
     fees = {}
     for asset in assets:
-        fee = worth.find_fixed_fee(app, payment, asset)
+        fee = conversion.find_fixed_fee(app, payment, asset)
         if fee is None:
             text = (
                 "%s is left out of options: fee_fixed cannot be converted, because the asset has "

@@ -15,7 +15,7 @@ from florin_server.money.payments.service.load import expire_if_due, find_paymen
 from florin_server.money.payments.store import payments
 from florin_server.money.payments.store.payments import PaymentEventRecord
 from florin_server.money.refunds.service import list_refunds
-from florin_server.money.settlement.store import traced
+from florin_server.money.settlement.store import tx_lookup
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
@@ -107,7 +107,9 @@ async def _find_transaction(app: _Context, payment: Payment) -> PaymentTransacti
     if payment.tx_id is None or payment.option_unit is None:
         return None
     chain_id = payment.option_unit.removeprefix("caip19/").rpartition("/")[0]
-    sender_and_block = await app.store.read(traced.find_sender_and_block(chain_id, payment.tx_id))
+    sender_and_block = await app.store.read(
+        tx_lookup.find_sender_and_block(chain_id, payment.tx_id)
+    )
     sender, block = sender_and_block or (None, None)
     head = app.settlers[chain_id].head if chain_id in app.settlers else 0
     deep = head - block + 1 if block is not None and head >= block else None

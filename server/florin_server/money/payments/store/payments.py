@@ -44,7 +44,7 @@ from florin_server.domain.payments.payment import (
 from florin_server.domain.payments.state import CREATED_CAUSE, PaymentStateEvent
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.outbox.store import outbox
-from florin_server.money.payments.store import settled
+from florin_server.money.payments.store import direct_settlement
 from florin_server.operations.store.quarantine import is_excluded
 
 # the member of an event's detail for the call that caused it
@@ -442,5 +442,5 @@ def put_events(rows: Sequence[Params]) -> Op[None]:
     """
     yield _EVENT.bind_many(rows)
     if paid := [str(row["payment_id"]) for row in rows if row["status"] is PaymentStatus.SUCCEEDED]:
-        yield from settled.settle_direct(paid)
+        yield from direct_settlement.settle_direct(paid)
     yield from outbox.enqueue_changes([str(row["payment_id"]) for row in rows])

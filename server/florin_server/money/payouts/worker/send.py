@@ -19,7 +19,7 @@ from florin_server.domain.errors import ApiError
 from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import Payout
 from florin_server.domain.quarantine import QuarantinedItemKind
-from florin_server.money.payouts.service import opening
+from florin_server.money.payouts.service import account_opening
 from florin_server.money.payouts.store import balances, held_money, payouts
 from florin_server.money.payouts.store.balances import CreditLimits, InsufficientBalance
 from florin_server.money.settlement.store.token_accounts import AccountNotOpenable
@@ -165,7 +165,7 @@ class PayoutSender:
     async def _get_transfer(self, payout: Payout) -> TreasuryTransfer:
         """Return the transfer, with whether its receiving account can be opened for it."""
         receiving_account = AssetAccount(payout.asset, payout.account)
-        may_open = await opening.list_openable(
+        may_open = await account_opening.list_openable(
             self._app, self._rail, payout.merchant_id, [receiving_account]
         )
         return replace(to_transfer(payout), may_open_account=receiving_account in may_open)
@@ -207,7 +207,9 @@ class PayoutSender:
                 if signed_transaction.opens_account
                 else []
             )
-            yield from opening.claim(self._app, self._rail, payout.merchant_id, payout.id, opened)
+            yield from account_opening.claim(
+                self._app, self._rail, payout.merchant_id, payout.id, opened
+            )
 
         await self._queue.send([payout.id], sign, claim)
         self._app.notifier.publish(Topic.PAYOUT, payout.id)

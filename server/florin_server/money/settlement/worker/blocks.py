@@ -353,7 +353,7 @@ class BlockFollower:
 
     @property
     def newest_final(self) -> int:
-        """Return the newest block that is final, below 0 if there is none."""
+        """Return the newest block that is final; below 0 if no block is final."""
         by_count = self.head - self._confirmations + 1
         return by_count if self._final_block is None else min(by_count, self._final_block)
 

@@ -26,7 +26,7 @@ from florin_server.domain.payments.payment import (
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import SettlementItem
-from florin_server.money.payments.store import offered, payments
+from florin_server.money.payments.store import offered_options, payments
 from florin_server.money.settlement.store import late_payments
 from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.money.settlement.worker.late_payments import LatePayments, get_event_subject
@@ -166,7 +166,7 @@ class DirectPayments:
     ) -> dict[str, tuple[Payment, PaymentOption]]:
         references = sorted({event.ref for event in events})
         rows = await self._app.store.read(
-            offered.list_by_reference(self._rail.chain_id, references)
+            offered_options.list_by_reference(self._rail.chain_id, references)
         )
         return {
             self._rail.terms.get_reference(option): (payment, option) for payment, option in rows

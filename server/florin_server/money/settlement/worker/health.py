@@ -9,9 +9,9 @@ from florin_server.domain.health import ChainHealth, ConditionTracker
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.money.settlement.store.settlement_items import FAILURES_MAX
-from florin_server.money.settlement.worker.conclude import AwaitingProof
 from florin_server.money.settlement.worker.context import SettlementContext
 from florin_server.money.settlement.worker.gas_spending import count_abandoned
+from florin_server.money.settlement.worker.payment_finalizer import AwaitingProof
 
 _CONDITIONS = (
     ConditionName.SETTLEMENT_PAUSED,

@@ -11,7 +11,7 @@ from florin_server.db import installation
 from florin_server.db.context import StorageContext
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import SettlementItem
-from florin_server.money.payments.store import offered
+from florin_server.money.payments.store import offered_options
 from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
 from florin_server.money.settlement.worker.late_payments import parse_event_subject
@@ -105,9 +105,11 @@ class MissedBlocks:
         now_s = self._app.clock.now_us() // 1_000_000
         ended_s = stopped_s - _LATE_S
         created_s = ended_s - self._app.settings.payment_ttl_max_s
-        references = await store.scan(offered.list_payable_references(chain, now_s, _QUERIED_MAX))
+        references = await store.scan(
+            offered_options.list_payable_references(chain, now_s, _QUERIED_MAX)
+        )
         references += await store.scan(
-            offered.list_ended_references(chain, created_s, ended_s, _QUERIED_MAX)
+            offered_options.list_ended_references(chain, created_s, ended_s, _QUERIED_MAX)
         )
         since = {
             reference: first if head is None else max(first, head - self._rail.reorg_depth)

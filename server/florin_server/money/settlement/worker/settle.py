@@ -19,16 +19,16 @@ from florin_server.domain.errors import ApiError
 from florin_server.domain.health import ChainHealth
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.money.settlement.store import settlement_items
-from florin_server.money.settlement.worker.conclude import PaymentFinalizer
 from florin_server.money.settlement.worker.context import SettlementApp, SettlementContext
 from florin_server.money.settlement.worker.health import SettlementHealth
+from florin_server.money.settlement.worker.payment_finalizer import PaymentFinalizer
 from florin_server.money.settlement.worker.signing_key import SigningKey
 from florin_server.money.settlement.worker.submit import PaymentSubmitter
 from florin_server.operations.worker import StepFailed, TurnSteps
 from florin_server.rails.chain_state import ChainState
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable
-from florin_server.rails.wait import catch_unavailable
+from florin_server.rails.worker_failures import catch_unavailable
 
 _log = logging.getLogger(__name__)
 

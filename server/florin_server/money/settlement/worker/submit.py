@@ -10,9 +10,9 @@ from florin_server.db.engine.query import Op, operation
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.domain.settlement.chain_txs import GasShare, PayerKind, SettlementItem
 from florin_server.money.settlement.store import settlement_items
-from florin_server.money.settlement.worker.conclude import PaymentFinalizer
 from florin_server.money.settlement.worker.context import SettlementContext
 from florin_server.money.settlement.worker.direct_payments import is_paid_by_others
+from florin_server.money.settlement.worker.payment_finalizer import PaymentFinalizer
 from florin_server.money.settlement.worker.transaction_queue import TransactionQueue
 from florin_server.operations.service.quarantine import is_unexpected
 from florin_server.rails.roles import GasPlanner, SettlementRelay

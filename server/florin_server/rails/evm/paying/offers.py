@@ -20,7 +20,7 @@ from florin_server.rails.evm.reading.reader import EvmReader
 from florin_server.rails.evm.reading.refusals import TokenRefusals
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.setup.discovery import EvmInspection
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import (
     Asset,
     ChainHead,

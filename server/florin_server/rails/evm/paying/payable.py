@@ -191,7 +191,7 @@ def _parse_number(answer: ContractAnswer) -> int | None:
         return None
     if len(data) != abi.WORD:
         # there is no code at its address, according to a node that lags behind
-        raise RailUnavailable("the contract answered something else than a number")
+        raise RailUnavailable("the contract returned something other than a number")
     return int.from_bytes(data, "big")
 
 

@@ -25,7 +25,7 @@ from florin_server.domain.payments.payment import Action, BuildAction, PaymentOp
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.settler import PayArguments
-from florin_server.rails.offered import OptionOffer, rebuild_commitment
+from florin_server.rails.option_offer import OptionOffer, rebuild_commitment
 from florin_server.rails.types import (
     OptionCommitment,
     SettlementEvent,
@@ -225,7 +225,7 @@ class EvmTermsReader:
 
 @dataclass(frozen=True, slots=True)
 class SignatureProof:
-    """A signature as it goes on chain, and whether the payer's own key made it."""
+    """A signature in the form for the chain, and whether the payer's own key made it."""
 
     signature: bytes
     is_key_signature: bool

@@ -84,7 +84,7 @@ class DryRunner:
                 del keys[0]
                 if not keys:
                     raise RailUnavailable(
-                        f"{self._chain.name}: no relayer has enough coin to try a settlement"
+                        f"{self._chain.name}: no relayer has enough native coin for a dry run"
                     )
             elif _FEE_TOO_LOW in refusal_text and not renewed:
                 self.fees.drop()

@@ -20,7 +20,7 @@ from florin_server.rails.connection.jsonrpc import (
     RpcCall,
     RpcError,
 )
-from florin_server.rails.connection.witness import Attestation
+from florin_server.rails.connection.quorum_reader import Attestation
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import (
     DIRECT_METHOD,

@@ -29,7 +29,7 @@ from florin_server.rails.evm.reading.node import (
     parse_returned,
 )
 from florin_server.rails.evm.setup.bytecode import load_bytecode
-from florin_server.rails.examining import (
+from florin_server.rails.receipt_checks import (
     build_failed,
     build_passed,
     build_result,

@@ -1,6 +1,6 @@
 """Calls to an EVM node, and strict parsing of its answers.
 
-A refused or malformed answer raises RailUnavailable: it answers nothing about the question.
+A refused or malformed answer raises RailUnavailable: it proves nothing.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def parse_quantity(answer: Any) -> int:
     """Parse a number."""
     text = require_result(answer)
     if not isinstance(text, str) or not _QUANTITY.fullmatch(text):
-        raise RailUnavailable("the node answered something else than a number")
+        raise RailUnavailable("the node returned something other than a number")
     return int(text, 16)
 
 
@@ -92,7 +92,7 @@ def parse_data(answer: Any) -> bytes:
     """Parse bytes."""
     text = require_result(answer)
     if not isinstance(text, str) or not _DATA.fullmatch(text):
-        raise RailUnavailable("the node answered something else than bytes")
+        raise RailUnavailable("the node returned something other than bytes")
     return bytes.fromhex(text[2:])
 
 
@@ -100,21 +100,21 @@ def parse_uint(answer: Any) -> int:
     """Parse the uint256 that a contract returned; raise RailUnavailable if it is not one word."""
     word = parse_data(answer)
     if len(word) != WORD:
-        raise RailUnavailable("the contract answered something else than a number")
+        raise RailUnavailable("the contract returned something other than a number")
     return int.from_bytes(word, "big")
 
 
 def parse_hash(value: Any) -> str:
     """Parse a 32-byte hash; return it in lower case."""
     if not isinstance(value, str) or not _HASH.fullmatch(value):
-        raise RailUnavailable("the node answered something else than a hash")
+        raise RailUnavailable("the node returned something other than a hash")
     return value.lower()
 
 
 def parse_address(value: Any) -> str:
     """Parse an address; return it in lower case."""
     if not isinstance(value, str) or not _ADDRESS.fullmatch(value):
-        raise RailUnavailable("the node answered something else than an address")
+        raise RailUnavailable("the node returned something other than an address")
     return value.lower()
 
 
@@ -123,14 +123,14 @@ def parse_object(answer: Any) -> Mapping[str, Any] | None:
     value = require_result(answer)
     if value is None or isinstance(value, dict):
         return value
-    raise RailUnavailable("the node answered something else than an object")
+    raise RailUnavailable("the node returned something other than an object")
 
 
 def parse_objects(answer: Any) -> list[Mapping[str, Any]]:
     """Parse a list of objects."""
     value = require_result(answer)
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise RailUnavailable("the node answered something else than a list of objects")
+        raise RailUnavailable("the node returned something other than a list of objects")
     return value
 
 
@@ -141,7 +141,7 @@ def parse_header(answer: Any) -> BlockHeader | None:
         return None
     transactions = block.get("transactions")
     if not isinstance(transactions, list):
-        raise RailUnavailable("the node answered a block without transactions")
+        raise RailUnavailable("the node returned a block without transactions")
     return BlockHeader(
         number=parse_quantity(block.get("number")),
         hash=parse_hash(block.get("hash")),

@@ -13,7 +13,7 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
 )
 from florin_server.rails.connection.coalesce import RequestCoalescer, SharedRequests
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.solana.paying.issue import TransactionIssuer
 from florin_server.rails.solana.paying.terms import build_option, build_terms
 from florin_server.rails.solana.reading import receivers

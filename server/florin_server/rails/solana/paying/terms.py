@@ -14,7 +14,7 @@ from solders.pubkey import Pubkey
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.payments.option_names import derive_reference
 from florin_server.domain.payments.payment import BuildAction, PaymentOption
-from florin_server.rails.offered import OptionOffer, rebuild_commitment
+from florin_server.rails.option_offer import OptionOffer, rebuild_commitment
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import (
     Asset,

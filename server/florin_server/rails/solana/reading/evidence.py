@@ -18,7 +18,7 @@ from solders.pubkey import Pubkey
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
 from florin_server.rails.connection.node import require_result
-from florin_server.rails.connection.witness import Attestation
+from florin_server.rails.connection.quorum_reader import Attestation
 from florin_server.rails.solana.paying.check import (
     IssuedMessage,
     PayerSignedMessage,
@@ -398,7 +398,7 @@ def _parse_numbers(value: Any) -> list[int]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise RailUnavailable("the node answered something else than balances")
+        raise RailUnavailable("the node returned something other than balances")
     return [parse_number(item) for item in value]
 
 
@@ -406,7 +406,7 @@ def _parse_token_balances(value: Any) -> dict[int, int] | None:
     if value is None:
         return None
     if not isinstance(value, list):
-        raise RailUnavailable("the node answered something else than token balances")
+        raise RailUnavailable("the node returned something other than token balances")
     balances = {}
     for item in value:
         entry = parse_object(item)

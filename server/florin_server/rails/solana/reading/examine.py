@@ -18,7 +18,7 @@ from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import CheckResult, ReceiptCheck
 from florin_server.rails.connection.jsonrpc import ChainRpc, RpcError
 from florin_server.rails.connection.node import require_result
-from florin_server.rails.examining import (
+from florin_server.rails.receipt_checks import (
     build_failed,
     build_passed,
     build_result,

@@ -155,7 +155,7 @@ def parse_account_views(answer: Any) -> list[AccountView | None]:
     """Parse the accounts in an answer."""
     value = parse_value(answer)
     if not isinstance(value, list):
-        raise RailUnavailable("the node answered something else than accounts")
+        raise RailUnavailable("the node returned something other than accounts")
     return [None if item is None else parse_account_view(item) for item in value]
 
 
@@ -179,7 +179,7 @@ def parse_object(answer: Any) -> Mapping[str, Any]:
     """Parse an object."""
     value = require_result(answer)
     if not isinstance(value, dict):
-        raise RailUnavailable("the node answered something else than an object")
+        raise RailUnavailable("the node returned something other than an object")
     return value
 
 
@@ -204,7 +204,7 @@ def parse_number(value: Any) -> int:
     if isinstance(result, float) and result.is_integer() and result < _EXACT_FLOAT:
         result = int(result)
     if not isinstance(result, int) or isinstance(result, bool) or result < 0:
-        raise RailUnavailable("the node answered something else than a number")
+        raise RailUnavailable("the node returned something other than a number")
     return result
 
 

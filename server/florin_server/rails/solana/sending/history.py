@@ -46,7 +46,7 @@ class SolanaTreasuryHistory:
             await self._node.call("getSignaturesForAddress", str(self._treasury), config)
         )
         if not isinstance(entries, list):
-            raise RailUnavailable("the node answered something else than a list")
+            raise RailUnavailable("the node returned something other than a list")
         noted = []
         for entry in map(parse_object, entries):
             memo = _MEMO.fullmatch(str(entry.get("memo")))
@@ -71,7 +71,7 @@ class SolanaTreasuryHistory:
             raw = b64decode(encoded[0])
             transaction = VersionedTransaction.from_bytes(raw)
         except (TypeError, ValueError, IndexError) as error:
-            raise RailUnavailable("the node answered something else than a transaction") from error
+            raise RailUnavailable("the node returned something other than a transaction") from error
         message = transaction.message
         signers = message.account_keys[: message.header.num_required_signatures]
         is_ours = self._treasury in signers and str(transaction.signatures[0]) == signature

@@ -11,7 +11,7 @@ from grpc_rest_gateway.plain import PlainResponse
 from florin_server.domain.errors import ApiError, validation_error
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.urls import UrlError, to_ascii_url
-from florin_server.money.payments.service.worth import list_accepted_currencies
+from florin_server.money.payments.service.conversion import list_accepted_currencies
 from florin_server.web.console.fields import parse_minor_units
 from florin_server.web.console.merchant import payment, payments
 from florin_server.web.console.site import ConsoleRequest, describe_refusal

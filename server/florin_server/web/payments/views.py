@@ -1,0 +1,258 @@
+"""The checkout page of a payment, and the test panel on it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Protocol
+from urllib.parse import parse_qsl, urlencode
+
+from florin.v1 import money_pb2
+from grpc_rest_gateway.errors import RefusedError
+from grpc_rest_gateway.plain import PlainRequest, PlainResponse
+
+from florin_server.accounts.service.wallets import get_checkout_app
+from florin_server.api.payments.codec import PaymentCodec
+from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.screening.context import ScreeningContext
+from florin_server.db.context import StorageContext
+from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER, find_query_id
+from florin_server.domain.payments.payment import Merchant, Payment, Refund
+from florin_server.domain.payouts.refund_amounts import describe_progress, sum_refunds
+from florin_server.features.icons.context import IconContext
+from florin_server.limits.context import LimitContext
+from florin_server.money.context import UsageContext
+from florin_server.money.payments.service import panel
+from florin_server.money.payments.service.checkout import (
+    find_checkout,
+    find_coin,
+    find_payment,
+    find_progress,
+    find_return_url,
+    find_transaction,
+    may_receive_money,
+)
+from florin_server.money.refunds.service import list_refunds
+from florin_server.operations.context import WorkerContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+from florin_server.web import theme
+from florin_server.web.error_pages import render_rate_limit_page, render_unknown_payment_page
+from florin_server.web.forms import FORM_TYPE, get_media_type, is_same_site_form
+from florin_server.web.language import LANGUAGES, PARAMETER, negotiate_language
+from florin_server.web.payments import page
+from florin_server.web.payments.page import (
+    CheckoutChain,
+    CheckoutData,
+    CheckoutRefund,
+    PaidAmount,
+)
+from florin_server.web.refusal import to_refused_error
+
+
+class _Context(
+    ChainContext,
+    EventContext,
+    IconContext,
+    LimitContext,
+    MeterContext,
+    ScreeningContext,
+    SettingsContext,
+    StorageContext,
+    UsageContext,
+    WorkerContext,
+    Protocol,
+):
+    """The parts of the application that this module uses."""
+
+
+class CheckoutPages:
+    """Handles the requests of checkout pages."""
+
+    def __init__(self, app: _Context, codec: PaymentCodec) -> None:
+        self._app = app
+        self._codec = codec
+        # modes (live or test) whose app id is registered
+        self._registered_modes: set[bool] = set()
+        self._wallets = [
+            (wallet_link.name, wallet_link.url) for wallet_link in app.settings.checkout.wallets
+        ]
+
+    async def show(self, request: PlainRequest) -> PlainResponse:
+        """Show the page of the payment in the address."""
+        return await self._render(request, _get_link(request))
+
+    async def run_test_action(self, request: PlainRequest) -> PlainResponse:
+        """Apply an action of the test panel to a test payment; redirect to its page.
+
+        Forms of other sites are refused. The page shows an error of the action.
+        """
+        self._require_own_form(request)
+        link = request.variables["payment_id"]
+        if wait_s := self._app.limits.count_page(request.peer):
+            return render_rate_limit_page(request, wait_s)
+        payment = await find_payment(self._app, link)
+        if payment is None:
+            return render_unknown_payment_page(request)
+        # without a panel the address does not exist
+        if panel.find_panel(self._app, payment) is None:
+            raise to_refused_error(ApiError(ErrorCode.PAYMENT_NOT_FOUND))
+        try:
+            await self._apply_test_action(payment, dict(_parse_fields(request.body)), request.peer)
+        except ApiError as error:
+            is_busy = error.code is ErrorCode.RATE_LIMITED
+            text = "panel.refused.busy" if is_busy else "panel.refused"
+            return await self._render(request, link, text)
+        headers = [(b"location", f"/{payment.id}{_build_appearance_query(request)}".encode())]
+        return PlainResponse(303, b"", "text/html; charset=utf-8", headers)
+
+    def _require_own_form(self, request: PlainRequest) -> None:
+        """Refuse forms of other sites; programs call `simulate` with an API key."""
+        is_form = get_media_type(request) == FORM_TYPE
+        if not is_form or not is_same_site_form(request, self._app.links.hosts):
+            raise RefusedError(403, ErrorCode.FORBIDDEN, "Only a form on this page can do this")
+
+    async def _apply_test_action(
+        self, payment: Payment, form: Mapping[str, str], peer: str
+    ) -> None:
+        if "pay" in form:
+            await panel.pay(self._app, payment, form["pay"], peer)
+        elif "outcome" in form:
+            await panel.set_outcome(self._app, payment, form["outcome"])
+        elif (seconds := form.get("seconds", "")).isascii() and seconds.isdecimal():
+            await panel.advance_clock(self._app, payment, int(seconds[:9]))
+        else:
+            raise ApiError(ErrorCode.INVALID_PARAMS, "The form names no action")
+
+    async def _render(
+        self, request: PlainRequest, link: str, refusal_key: str = ""
+    ) -> PlainResponse:
+        language = negotiate_language(request)
+        if wait_s := self._app.limits.count_page(request.peer):
+            return render_rate_limit_page(request, wait_s)
+        checkout = await find_checkout(self._app, link)
+        if checkout is None:
+            return render_unknown_payment_page(request)
+        checkout_data = await self._build_checkout(*checkout, refusal_key)
+        return page.render_checkout(
+            checkout_data,
+            language,
+            theme.get_theme(request),
+            _build_appearance_query(request),
+        )
+
+    async def _build_checkout(
+        self, payment: Payment, merchant: Merchant, refusal_key: str
+    ) -> CheckoutData:
+        app = self._app
+        if payment.live not in self._registered_modes and not payment.status.is_final:
+            await get_checkout_app(app, live=payment.live)
+            self._registered_modes.add(payment.live)
+        refunds = await list_refunds(app, payment)
+        amount = self._codec.to_amount(payment.unit, payment.value)
+        status = self._codec.to_status_response(payment)
+        checkout_settings = app.settings.checkout
+        return CheckoutData(
+            id=payment.id,
+            merchant=merchant.name,
+            value=_to_whole_units(amount),
+            symbol=amount.display.asset_symbol,
+            status=payment.status,
+            link=app.links.get_url(payment.id),
+            live=payment.live,
+            expires_at=payment.expires_at,
+            now_ms=app.clock.now_us() // 1000,
+            updated_at=payment.updated_at_us // 1_000_000,
+            app_id=CHECKOUT_APP_IDS[payment.live],
+            poll_ms=status.poll_in_ms,
+            return_url=find_return_url(payment),
+            may_receive_money=await may_receive_money(app, payment),
+            logo_path=await app.icons.find_path(merchant.icon_url, merchant.partner_id),
+            accent=checkout_settings.accents.get(merchant.id, checkout_settings.accent),
+            wallets=self._wallets,
+            chains=() if payment.status.is_final else self._list_chains(payment),
+            progress=find_progress(app, payment),
+            paid=_to_paid_amount(status.info.option_amount)
+            if status.info.HasField("option_amount")
+            else None,
+            transaction=find_transaction(app, payment),
+            refund=self._describe_refund(payment, refunds),
+            panel=panel.find_panel(app, payment),
+            refusal_key=refusal_key,
+        )
+
+    def _describe_refund(
+        self, payment: Payment, refunds: Sequence[Refund]
+    ) -> CheckoutRefund | None:
+        """Return the refunds of a payment, pending ones included; None without refunds."""
+        refund_progress = describe_progress(payment, refunds)
+        if refund_progress is None:
+            return None
+        totals = sum_refunds(payment, refunds)
+        value = self._codec.to_amount(totals.unit, totals.refunded)
+        paid = self._codec.to_amount(totals.unit, totals.refunded + totals.refundable)
+        return CheckoutRefund(
+            refund_progress,
+            _to_whole_units(value),
+            _to_whole_units(paid),
+            value.display.asset_symbol,
+        )
+
+    def _list_chains(self, payment: Payment) -> Sequence[CheckoutChain]:
+        """Return the chains that accept the payment, with what wallets need to add them."""
+        checkout_settings = self._app.settings.checkout
+        chains = []
+        for rail in self._app.rails.values():
+            if rail.live is not payment.live or not rail.assets:
+                continue
+            symbol, name = find_coin(rail) or ("", "")
+            explorer = checkout_settings.explorers.get(rail.chain_id, "")
+            chains.append(
+                CheckoutChain(
+                    rail.chain_id,
+                    next(iter(rail.assets.values())).network_name,
+                    symbol,
+                    name,
+                    checkout_settings.nodes.get(rail.chain_id, ""),
+                    explorer.partition("/tx/")[0] if "/tx/" in explorer else "",
+                )
+            )
+        return chains
+
+
+def _get_link(request: PlainRequest) -> str:
+    """Return the link or id of the payment; RefusedError if the address has none."""
+    if "payment_id" in request.variables:
+        return request.variables["payment_id"]
+    if all(name != PAYMENT_ID_PARAMETER for name, _ in request.query):
+        raise RefusedError(404, ErrorCode.INVALID_PARAMS, "Path not found")
+    return find_query_id(request.query)
+
+
+def _build_appearance_query(request: PlainRequest) -> str:
+    """Return the query that keeps the language and the theme of a page."""
+    language = request.get_parameter(PARAMETER)
+    parameters = {PARAMETER: language if language in LANGUAGES else ""}
+    parameters[theme.PARAMETER] = theme.get_theme(request)
+    query = urlencode({name: value for name, value in parameters.items() if value})
+    return f"?{query}" if query else ""
+
+
+def _to_whole_units(amount: money_pb2.Amount) -> Decimal:
+    return Decimal(amount.value).scaleb(-amount.display.decimals)
+
+
+def _to_paid_amount(amount: money_pb2.Amount) -> PaidAmount:
+    display = amount.display
+    return PaidAmount(
+        _to_whole_units(amount), display.asset_symbol, display.network_name or amount.unit
+    )
+
+
+def _parse_fields(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(body.decode("ascii"), max_num_fields=4)
+    except ValueError:
+        return []

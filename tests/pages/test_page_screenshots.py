@@ -1,0 +1,69 @@
+"""Pages look like their pictures, and a broken style is detected.
+
+`make screenshots-check` compares all of them; here are some of each kind.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import pytest_asyncio
+
+from tests.screenshots import public_pages
+from tests.screenshots.__main__ import load_picture
+from tests.screenshots.camera import shot
+from tests.screenshots.compare import difference
+from tests.screenshots.fonts import alike
+
+pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+
+PICTURES = {picture.name: picture for picture in public_pages.PICTURES}
+# the file in which a rule is removed or changed
+FAULTS = {
+    "box": ("site.css", r"\n\.card \{.*?\}", ""),
+    "type": ("checkout.css", r"\n\.amount \{.*?\}", ""),
+    "list": ("checkout.css", r"\n\.receipt \{.*?\}", ""),
+    "control": ("site.css", r"\nbutton, \.button, input, .*?\}", ""),
+    "colour": ("site.css", "#1f4fd8", "#1f4ff0"),
+    "line": ("site.css", r"1px solid var\(--line\)", "1px solid transparent"),
+    "place": ("site.css", "max-width: 30rem; padding: 1rem", "max-width: 30rem; padding: 1.2rem"),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(tmp_path_factory):
+    """Yield a browser that renders like the one that took the pictures."""
+    async with alike(tmp_path_factory.mktemp("fonts")) as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory):
+    async with public_pages.stage(tmp_path_factory.mktemp("shop")) as desk:
+        yield desk
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["checkout_options", "checkout_dark", "checkout_ar", "checkout_succeeded", "console_login"],
+)
+async def test_a_page_looks_as_its_picture_does(browser, stage, name):
+    assert difference(await shot(browser, stage, PICTURES[name]), load_picture(name)) == ""
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+async def test_lost_style_rule_is_detected(browser, stage, fault):
+    file, rule, instead = FAULTS[fault]
+    picture = PICTURES["checkout_succeeded"]
+
+    async def lose(route) -> None:
+        answer = await route.fetch()
+        text, times = re.subn(rule, instead, await answer.text(), flags=re.DOTALL)
+        assert times > 0
+        await route.fulfill(response=answer, body=text)
+
+    async def spoil(page) -> None:
+        await page.route(f"**/{file}", lose)
+
+    assert difference(await shot(browser, stage, picture, spoil), load_picture(picture.name)) != ""
