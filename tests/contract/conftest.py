@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support import postgres
+from tests.support.hooked import add_merchant
 from tests.support.store_kit import ENGINES, open_engine_store
 
 
@@ -14,3 +15,9 @@ async def store(request, tmp_path):
     async with open_engine_store(request.param, tmp_path) as engine_store:
         yield engine_store
     await postgres.drop_database(tmp_path)
+
+
+@pytest.fixture
+async def shop(store):
+    """Return a store with a partner's merchant, for endpoints."""
+    return await add_merchant(store)
