@@ -131,6 +131,7 @@ verify: $(DEV)
 	$(BIN)/python protos/generate.py --check
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.dashboard --check
+	$(BIN)/python -m tools.noun_index --check
 	$(BIN)/python protos/lint.py
 	$(BIN)/python -m tests.scripts
 
@@ -138,6 +139,7 @@ gen: $(DEV)
 	$(BIN)/python protos/generate.py
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.dashboard
+	$(BIN)/python -m tools.noun_index
 
 bench: $(DEV)
 	$(BIN)/python -m tests.bench $(ONLY)

@@ -20,6 +20,7 @@ from florin_server.cli.main import app
 from florin_server.settings import Settings
 
 from tests.support.documents import DOCUMENTS, GENERATED, ROOT, read_document, read_prose
+from tools import noun_index
 
 ALL = "\n".join(read_document(text) for text in DOCUMENTS)
 # options of commands other than florin
@@ -318,6 +319,36 @@ def test_every_noun_is_held_to_the_order_of_its_parts():
     }
     # the commands have groups of these names
     assert nouns - {"florin_server.cli"} == set(read_import_contracts()[1]["containers"])
+
+
+def test_every_test_is_in_a_folder_of_its_noun():
+    server, nouns = ROOT / "server/florin_server", noun_index.list_nouns()
+    assert {"payments", "money", "accounts", "evm", "house"} <= set(nouns)
+    for kind in ("unit", "contract"):
+        folders = noun_index.list_test_folders(kind)
+        assert len(folders) > 20
+        for folder in folders:
+            assert (server / folder).is_dir() or folder.as_posix() in noun_index.OTHERS, folder
+            assert 1 <= len(folder.parts) <= 3, folder
+    folders = noun_index.list_test_folders("e2e")
+    assert len(folders) > 10
+    assert {len(folder.parts) for folder in folders} == {1}
+    for folder in folders:
+        noun_index.get_noun(folder, nouns)
+
+
+def test_the_index_of_tests_is_current():
+    assert not noun_index.is_stale(), "run `make gen`"
+
+
+def test_targets_of_make_name_tests_that_exist():
+    named = re.findall(
+        r"(?<![\w/])((?:tests/)?[\w/]+/(?:test_\w+\.py)|tests/[\w/]+)(?=\s|$)",
+        (ROOT / "Makefile").read_text(),
+    )
+    assert len(named) > 20
+    for name in named:
+        assert (ROOT / name).exists() or (ROOT / "tests/contract" / name).exists(), name
 
 
 def test_questions_of_a_newcomer_lead_to_code():
