@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin.v1 import account_pb2, partner_pb2
-from florin_server.accounts.store import merchants
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
 
 from tests.support.api import ApiCallError
@@ -433,6 +432,6 @@ async def test_change_by_another_process_applies_within_five_seconds(desk):
     """The other process does not notify this one, so cached keys must expire."""
     tenant = await desk.tenant()
     assert await seen(desk, tenant.headers) == PASSED
-    await desk.service.app.store.write(merchants.set_partner_status(tenant.partner.id, "suspended"))
+    await tenant.change_partner(is_published=False, status="suspended")
     desk.clock.advance(5)
     assert await seen(desk, tenant.headers) == (403, "forbidden")

@@ -10,14 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
 from eth_account import Account
 from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.cli.exits import ExitStatus
-from florin_server.cli.main import app
-from typer.core import TyperGroup
 
 from tests.support.command import CommandForks, CommandResult, RunningCommand
+from tests.support.commands import list_commands
 
 pytestmark = pytest.mark.long
 
@@ -28,16 +26,7 @@ PLAIN = {"lab", "completion"}
 LASTING = {"up", "serve", "worker", "gateway", "listen"}
 
 
-def leaves(command: TyperGroup, path: str = "") -> Iterator[str]:
-    for name, found_command in command.commands.items():
-        full = f"{path} {name}".strip()
-        if isinstance(found_command, TyperGroup):
-            yield from leaves(found_command, full)
-        else:
-            yield full
-
-
-COMMANDS = {*leaves(typer.main.get_command(app))}
+COMMANDS = set(list_commands())
 
 
 @dataclass

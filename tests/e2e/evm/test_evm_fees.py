@@ -8,11 +8,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from florin_sandbox.devnet.evm import DEVNET
-from florin_server.accounts.store import destinations
-from florin_server.domain.payments.payment import Destination
-from florin_server.money.ledger.store import ledger
 
+from tests.support import operator
 from tests.support.desk import PartnerTenant, ServiceHarness, open_service
+from tests.support.shop import set_destinations
 from tests.support.wallet import EvmTestWallet
 
 CHAIN = f"eip155:{DEVNET.chain_id}"
@@ -52,11 +51,8 @@ class Till:
     tenant: PartnerTenant
     asset: str
 
-    @property
-    def treasury(self) -> str:
-        (rail,) = self.desk.service.app.rails.values()
-        treasury: str = rail.treasury
-        return treasury.rpartition(":")[2]
+    async def treasury(self) -> str:
+        return await operator.get_treasury(self.desk, CHAIN)
 
     async def held(self, address: str) -> int:
         """Return an address's balance of the asset."""
@@ -65,10 +61,7 @@ class Till:
         return await self.desk.chain.balance(address, self.asset.rpartition(":")[2])
 
     async def booked(self, account: str) -> int:
-        balance: int = await self.desk.service.app.store.read(
-            ledger.get_balance(account, self.asset)
-        )
-        return balance
+        return await operator.get_balance(self.desk, account, self.asset)
 
     async def pay(self, currency: str) -> dict[str, Any]:
         """Return the option that a new buyer has paid."""
@@ -84,7 +77,7 @@ class Till:
         outputs = await wallet.perform(desk.chain, actions)
         await desk.rest.confirm(payment_id, option["id"], outputs)
         assert (await desk.wait_final(payment_id))["status"] == "succeeded"
-        assert await desk.service.app.store.read(ledger.check()) == []
+        await operator.check_ledger(desk)
         return option
 
 
@@ -99,10 +92,8 @@ def fee_of(asset: str, price: int) -> int:
 
 
 async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency, asset, price):
-    merchant_id = till.tenant.merchant.id
-    place = Destination(f"crypto_{merchant_id}", merchant_id, asset, f"{CHAIN}:{MERCHANT}")
-    await till.desk.service.app.store.write(destinations.put_destination(place))
-    treasury = till.treasury
+    await set_destinations(till.tenant, {asset: f"{CHAIN}:{MERCHANT}"})
+    treasury = await till.treasury()
     paid, earned, booked = (
         await till.held(MERCHANT),
         await till.held(treasury),
@@ -116,7 +107,8 @@ async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency
 
 
 async def test_treasury_holds_payments_without_a_merchant_destination(till, currency, asset, price):
-    held = await till.held(till.treasury)
+    treasury = await till.treasury()
+    held = await till.held(treasury)
     await till.pay(currency)
-    assert await till.held(till.treasury) == held + price
+    assert await till.held(treasury) == held + price
     assert await till.booked(f"merchant:{till.tenant.merchant.id}") == fee_of(asset, price) - price

@@ -11,12 +11,12 @@ import pytest_asyncio
 from florin.v1 import system_pb2
 from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.domain.chains.evm import abi
-from florin_server.operations.service.executors import pause, resume
 
 from tests.support.anvil_node import sign_faucet_transaction
 from tests.support.api import ApiCallError
 from tests.support.desk import ServiceHarness
 from tests.support.installation import open_operator
+from tests.support.operator import get_relayer, pause, resume
 from tests.support.shop import create_merchant_tenant
 from tests.support.wallet import EvmTestWallet
 
@@ -135,11 +135,11 @@ async def test_a_merchant_whom_the_token_refuses_is_offered_nothing_and_an_alarm
 async def test_lapsed_payment_reports_the_token_refusal_as_its_reason(desk, owner):
     address = EvmTestWallet().address.lower()
     offer = await desk.offer(tenant=(tenant := await create_merchant_tenant(desk, address)))
-    relayer = f"{CHAIN}:{desk.service.app.rails[CHAIN].senders[0]}"
-    await pause(desk.service.app, relayer)
+    relayer = f"{CHAIN}:{await get_relayer(desk, CHAIN)}"
+    await pause(desk, relayer)
     assert (await desk.confirm(offer))["status"] == "processing"
     await owner.freezes(address)
-    await resume(desk.service.app, relayer)
+    await resume(desk, relayer)
     ended = await desk.wait_lapsed(offer.payment_id)
     assert (ended["status"], ended["failureCode"]) == ("failed", None)
     path = f"/v1/payments/{offer.payment_id}"

@@ -6,7 +6,7 @@ import asyncio
 import re
 
 import pytest
-from florin.v1 import refund_pb2
+from florin.v1 import merchant_pb2_grpc, refund_pb2
 
 from tests.support.api import ApiCallError, RestApi
 from tests.support.desk import DEPLOYED, SPEC
@@ -359,7 +359,8 @@ async def test_a_field_of_a_newer_version_moves_nothing(desk):
     request = refund_pb2.CreateRefundRequest(payment_id=payment_id)
     newer = request.SerializeToString() + bytes([15 << 3 | 0, 1])
     request = refund_pb2.CreateRefundRequest.FromString(newer)
-    call = desk.grpc.ask(desk.grpc._merchant.CreateRefund, request, desk.grpc.merchant)  # noqa: SLF001
+    create_refund = merchant_pb2_grpc.MerchantServiceStub(desk.channel).CreateRefund
+    call = desk.grpc.ask(create_refund, request, desk.grpc.merchant)
     assert await refusal(call) == (400, "params_validation")
     assert (await desk.rest.detail(payment_id))["refunds"] == []
 

@@ -16,9 +16,14 @@ import aiohttp
 import psutil
 import pytest
 from florin_sandbox.commands import lab
-from florin_server.app.home import StateFolder
 
-from tests.support.command import PATIENCE_S, get_refusal, run_florin, start_command
+from tests.support.command import (
+    PATIENCE_S,
+    get_refusal,
+    get_state_folder,
+    run_florin,
+    start_command,
+)
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.slow
@@ -66,7 +71,7 @@ async def test_notebooks_open_on_a_sandbox_that_ends_with_them(tmp_path):
         assert (folder / "lab.py").read_text() == "# mine"
         # kernels inherit Jupyter's environment
         (jupyter,) = psutil.Process(process.pid).children()
-        demo = StateFolder(home).read_demo_env()
+        demo = get_state_folder(home).read_demo_env()
         expected = {**demo, "FLORIN_HOME": str(home.resolve())}
         assert expected.items() <= jupyter.environ().items()
         async with aiohttp.ClientSession() as session:
@@ -76,7 +81,7 @@ async def test_notebooks_open_on_a_sandbox_that_ends_with_them(tmp_path):
                 assert a.status == 200
     assert process.returncode == 0
     assert not jupyter.is_running()
-    assert StateFolder(home).find_addresses() is None
+    assert get_state_folder(home).find_addresses() is None
 
 
 def test_lab_with_a_target_starts_no_florin_and_reports_the_exit_of_jupyter(tmp_path):

@@ -18,10 +18,9 @@ from florin_sandbox.simulation.quiet import QuietLoop
 from florin_sandbox.simulation.run import simulate
 from florin_sandbox.simulation.runner import SimulationRunner
 from florin_sandbox.simulation.stage import open_environment
-from florin_server.app.home import StateFolder
 from florin_server.settings import Settings
 
-from tests.support.command import start_command, wait_command
+from tests.support.command import get_state_folder, start_command, wait_command
 
 pytestmark = pytest.mark.slow
 
@@ -151,7 +150,7 @@ def test_a_price_that_moves_does_so_by_the_seed_and_changes_no_story(tmp_path):
         result = simulate(Settings(home=tmp_path / name), knobs, first_day=FIRST)
         assert list(result.problems) == []
         stories.add(result.report.story)
-        with closing(sqlite3.connect(StateFolder(tmp_path / name).database_path)) as file:
+        with closing(sqlite3.connect(get_state_folder(tmp_path / name).database_path)) as file:
             quoted.append(file.execute(QUOTED).fetchall())
     calm, item, two = quoted
     assert item == two
@@ -212,7 +211,7 @@ SPOILS = {
 
 def test_audit_detects_every_planted_fault(tmp_path):
     """Plant each in turn; the audit reports nothing once it is removed."""
-    home, results = StateFolder(tmp_path / "home"), {}
+    home, results = get_state_folder(tmp_path / "home"), {}
 
     async def spoiled():
         population = generate_plan(EVERYBODY, BEGIN_US)

@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from tests.support.api import ApiCallError
 from tests.support.desk import DEPLOYED, SPEC, open_service
+from tests.support.operator import block as block_address
 from tests.support.story import ORDER, follow_payment
 from tests.support.wallet import EvmTestWallet
 
@@ -109,7 +110,7 @@ async def test_the_payment_is_looked_at_first(desk, side):
 def late(desk):
     """Return a wallet that is blocked only after it got its options."""
     wallet = EvmTestWallet()
-    return wallet, lambda: desk.service.app.blocklist.add([wallet.address])
+    return wallet, lambda: block_address(desk, wallet.address)
 
 
 async def test_a_blocked_payer_is_declined(desk, side, late):
@@ -118,7 +119,7 @@ async def test_a_blocked_payer_is_declined(desk, side, late):
     (option,) = (await side.options(payment_id, [wallet.account]))["options"]
     held = await desk.chain.balance(wallet.address)
     outputs = wallet.execute_all(option)
-    block()
+    await block()
     answer = await side.confirm(payment_id, option["id"], outputs)
     assert answer == {
         "status": "failed",
@@ -145,7 +146,7 @@ async def test_mismatched_output_of_a_blocked_payer_fails_and_noise_is_declined(
         payment_id = (await side.create(ORDER))["paymentId"]
         (option,) = (await side.options(payment_id, [wallet.account]))["options"]
         offers.append((payment_id, option["id"]))
-    block()
+    await block()
     answer = await side.confirm(*offers[0], ["0x" + "11" * 32])
     assert (answer["status"], answer["failureCode"]) == ("failed", None)
     answer = await side.confirm(*offers[1], ["rubbish"])

@@ -6,12 +6,12 @@ import pytest
 import pytest_asyncio
 from florin.v1 import screening_pb2, system_pb2
 from florin_sandbox.devnet.evm import EvmDevChain, EvmDevSettings
-from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 
 from tests.support.api import ApiCallError
 from tests.support.desk import ORDER, START_S, open_service
 from tests.support.installation import open_operator
-from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
+from tests.support.operator import get_relayer
+from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain, open_node_client
 from tests.support.sanctions_import import DIGEST, import_list, remove_list
 from tests.support.wallet import EvmTestWallet
 
@@ -219,7 +219,7 @@ async def strict(tmp_path_factory):
         live = make_own_chain(f"http://127.0.0.1:{port}", name="Live", live=True)
         more = {"chains": (live,), "demo": True, "screening_required": True}
         async with open_service(folder / "home", **more) as desk:
-            yield desk, JsonRpcClient(LocalTransport(chain.handle))
+            yield desk, open_node_client(chain)
     finally:
         await chain.close()
 
@@ -231,7 +231,7 @@ async def test_live_payments_wait_for_a_list_that_is_young_enough(strict, caplog
     purse = {"accounts": [wallet.address], "nativeWei": "0x0", "tokenUnits": hex(10**9)}
     await chain.call("florin_faucet", purse)
     # a relayer without coin for gas cannot dry-run a settlement either
-    (relayer,) = desk.service.app.rails[CHAIN].senders
+    relayer = await get_relayer(desk, CHAIN)
     await chain.call("florin_faucet", {"accounts": [relayer], "tokens": []})
     # coin that came after the start is noticed soon
     desk.clock.advance(31)

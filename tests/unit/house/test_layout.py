@@ -27,6 +27,11 @@ ALL = "\n".join(read_document(text) for text in DOCUMENTS)
 OF_OTHERS = r"--no-verify|--update|--from-file"
 LINES_MAX = 560
 EXAMPLE_LINES_MAX = 120
+# settings, values, the clock and the commands' exit statuses
+PUBLIC_VALUES = tuple(
+    f"florin_server.{name}"
+    for name in ("settings", "domain.", "base.clock.", "cli.exits.", "__version__")
+)
 GENERATED_CODE = (ROOT / "client/gen", ROOT / "gateway/options/gateway_options")
 FUNCTION_LINES_MAX = 85
 # including uncommitted files
@@ -335,6 +340,47 @@ def test_every_test_is_in_a_folder_of_its_noun():
     assert {len(folder.parts) for folder in folders} == {1}
     for folder in folders:
         noun_index.get_noun(folder, nouns)
+
+
+def list_inner_uses(path: Path) -> Iterator[str]:
+    """Yield what an end-to-end test uses that no caller, operator or wallet could."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Attribute):
+            by_others = not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
+            if node.attr == "app" or (by_others and re.match("_[^_]", node.attr)):
+                yield f"line {node.lineno}: .{node.attr}"
+        elif isinstance(node, ast.ImportFrom | ast.Import):
+            top = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            for name in (f"{top}{alias.name}" for alias in node.names):
+                if name.split(".")[0] == "florin_server" and not name.startswith(PUBLIC_VALUES):
+                    yield f"line {node.lineno}: {name}"
+
+
+def test_end_to_end_tests_use_public_surfaces_only():
+    """Values have no behavior of a service; helpers in tests/support may know more."""
+    paths = [*(ROOT / "tests/e2e").rglob("*.py")]
+    assert len(paths) > 60
+    results = {path.name: uses for path in paths if (uses := [*list_inner_uses(path)])}
+    assert results == {}
+
+
+@pytest.mark.parametrize(
+    ("line", "is_inner"),
+    [
+        ("from florin_server.money.ledger.store import ledger", True),
+        ("import florin_server.app.service", True),
+        ("from florin_server import money", True),
+        ("desk.service.app.store", True),
+        ("desk._stub.call()", True),
+        ("from florin_server.domain.receipts import keys", False),
+        ("from florin_server import __version__", False),
+        ("self._stub.__name__", False),
+    ],
+)
+def test_inner_use_is_noticed(tmp_path, line, is_inner):
+    path = tmp_path / "test_x.py"
+    path.write_text(line)
+    assert bool([*list_inner_uses(path)]) is is_inner
 
 
 def test_the_index_of_tests_is_current():

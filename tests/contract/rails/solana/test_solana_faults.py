@@ -18,12 +18,14 @@ from florin_server.db.engine.query import StoreUnavailable
 from florin_server.domain.settlement.chain_txs import ChainTx
 from florin_server.features.monitoring.service.system import get_status
 from florin_server.money.ledger.store import ledger
-from florin_server.money.settlement.store import chain_txs
+from florin_server.money.settlement.store import chain_txs, token_accounts
 from florin_server.rails.types import ChainHead, RailUnavailable
 from florin_server.settings import EmbeddedSolanaSettings
+from solders.keypair import Keypair
 
 from tests.support.desk import ServiceHarness, open_service
-from tests.support.solana import SolanaNodeClient, SolanaTestWallet, make_time_step
+from tests.support.solana import ASSETS, SolanaNodeClient, SolanaTestWallet, make_time_step
+from tests.support.solana_accounts import get_token_account, has_account, queue_accounts
 from tests.support.solana_offers import PRICE, SolanaOffer, make_offer
 from tests.support.turns import wait_next_turn
 from tests.support.until import wait_until
@@ -304,3 +306,25 @@ async def test_a_settler_starts_while_too_few_nodes_agree(desk, node, offer, mon
         await offer.confirm()
         await journaled(desk, 1)
     assert await ended(desk, node, offer) == "succeeded"
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), RailUnavailable("no")])
+async def test_opening_is_tried_again_within_seconds_where_a_look_failed(
+    desk, node, monkeypatch, error
+):
+    tenant, dest = await desk.tenant(), str(Keypair().pubkey())
+    failed, expected = asyncio.Event(), token_accounts.list_pending
+
+    def fails_once(*args):
+        if not failed.is_set():
+            failed.set()
+            raise error
+        return expected(*args)
+
+    monkeypatch.setattr(token_accounts, "list_pending", fails_once)
+    await queue_accounts(desk, tenant, dest, ASSETS[0])
+    await failed.wait()
+    await wait_until(
+        lambda: has_account(node, get_token_account(dest)),
+        meanwhile=make_time_step(desk, node, seconds=1),
+    )

@@ -198,3 +198,10 @@ def test_a_reversal_is_the_other_way_round():
         LedgerPosting("y", "x", "a", 1),
         LedgerPosting("y", "z", "b", 2),
     )
+
+
+def test_journals_without_transfers_are_of_payments_alone():
+    assert journals.may_be_empty("settle")
+    assert journals.may_be_empty("reverse_late")
+    assert not journals.may_be_empty("payout")
+    assert not journals.may_be_empty("gas")
