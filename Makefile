@@ -61,13 +61,24 @@ ifneq ($(CI),true)
 TIER := -m "not slow"
 endif
 
+# the tests of the nouns' stores
+OF_STORE := $(wildcard tests/contract/*/test_store_*.py tests/contract/*/*/test_store_*.py)
+
 check: $(DEV)
-	$(PYTEST) -m "not long and not slow" tests/unit tests/gateway tests/contract/store tests/contract/gateway
+	$(PYTEST) -m "not long and not slow" tests/unit tests/gateway tests/contract/gateway $(OF_STORE) \
+		tests/contract/api/test_public_contract.py
 
 # tests of services that run again on PostgreSQL; the store's own tests run on every engine anyway
-ON_SERIALIZABLE := tests/contract/payouts tests/contract/settlement/test_settler.py \
-	tests/e2e/payouts tests/e2e/payments/test_evm_methods.py tests/e2e/payments/test_idempotency.py
-ON_POSTGRES := $(ON_SERIALIZABLE) tests/e2e/payments tests/e2e/accounts tests/e2e/lists \
+ON_SERIALIZABLE := $(wildcard tests/contract/money/payouts/test_pay*.py) tests/contract/money/refunds \
+	tests/contract/money/ledger/test_reconciliation.py tests/contract/money/settlement/test_settler.py \
+	tests/e2e/payouts tests/e2e/refunds tests/e2e/evm/test_evm_methods.py tests/e2e/idempotency
+OF_SERVICES := accounts/test_own_accounts.py api/test_deadlines.py api/test_grpc_server.py \
+	idempotency/test_guarded_keys.py money/ledger/test_late_money.py rails/connection/test_nodes.py \
+	money/payments/test_builds.py money/payments/test_confirm.py money/payments/test_confirm_races.py \
+	money/payments/test_lists.py money/payments/test_lists_model.py rails/evm/test_lapsed_quotes.py rails/evm/test_strangers.py \
+	rails/pricing/test_prices.py sandbox/test_demo_accounts.py sandbox/test_triggers.py
+ON_POSTGRES := $(ON_SERIALIZABLE) $(OF_SERVICES:%=tests/contract/%) \
+	tests/e2e/accounts tests/e2e/api tests/e2e/evm tests/e2e/payments \
 	tests/chaos/test_kill.py tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_account_cache.py tests/wire/test_unsafe_text.py
 
 # the output of verify is printed last, where it is seen
@@ -120,6 +131,7 @@ verify: $(DEV)
 	$(BIN)/python protos/generate.py --check
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.dashboard --check
+	$(BIN)/python -m tools.noun_index --check
 	$(BIN)/python protos/lint.py
 	$(BIN)/python -m tests.scripts
 
@@ -127,6 +139,7 @@ gen: $(DEV)
 	$(BIN)/python protos/generate.py
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.dashboard
+	$(BIN)/python -m tools.noun_index
 
 bench: $(DEV)
 	$(BIN)/python -m tests.bench $(ONLY)

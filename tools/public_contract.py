@@ -31,7 +31,7 @@ from google.protobuf.message import Message
 ContractRecord: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORD_FILE = ROOT / "tests" / "contract" / "gateway" / "public_contract.json"
+RECORD_FILE = ROOT / "tests" / "contract" / "api" / "public_contract.json"
 GOLDEN_FOLDER = ROOT / "tests" / "wire" / "golden"
 
 _TYPE_NAMES = {

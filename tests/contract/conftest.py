@@ -6,6 +6,7 @@ import pytest
 
 from tests.support import postgres
 from tests.support.store_factories import ENGINES, open_engine_store
+from tests.support.webhook_rows import add_merchant
 
 
 @pytest.fixture(params=ENGINES)
@@ -14,3 +15,9 @@ async def store(request, tmp_path):
     async with open_engine_store(request.param, tmp_path) as engine_store:
         yield engine_store
     await postgres.drop_database(tmp_path)
+
+
+@pytest.fixture
+async def shop(store):
+    """Return a store with a partner's merchant, for endpoints."""
+    return await add_merchant(store)

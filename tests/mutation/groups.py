@@ -24,23 +24,23 @@ class Group:
 
 
 GROUPS = {
-    "domain": Group(("domain/**/*.py",), ("unit/test_*.py",)),
+    "domain": Group(("domain/**/*.py",), ("unit/**/test_*.py",)),
     "confirm": Group(
         ("money/payments/service/confirm.py",),
         (
-            "contract/settlement/test_settler.py",
-            "contract/settlement/test_settler_budgets.py",
-            "contract/settlement/test_settler_reorg.py",
-            "e2e/operator/test_blocked_accounts.py",
-            "e2e/payments/test_builds.py",
+            "contract/money/settlement/test_settler.py",
+            "contract/money/settlement/test_settler_budgets.py",
+            "contract/money/settlement/test_settler_reorg.py",
+            "e2e/screening/test_blocked_accounts.py",
+            "contract/money/payments/test_builds.py",
             "e2e/payments/test_removed_chain.py",
-            "e2e/capture/test_capture.py",
-            "e2e/capture/test_capture_third_parties.py",
-            "e2e/payments/test_confirm.py",
-            "e2e/payments/test_confirm_races.py",
-            "e2e/payments/test_deadlines.py",
+            "contract/compliance/buyer_data/test_capture.py",
+            "contract/compliance/buyer_data/test_capture_third_parties.py",
+            "contract/money/payments/test_confirm.py",
+            "contract/money/payments/test_confirm_races.py",
+            "contract/api/test_deadlines.py",
             "e2e/payments/test_payment_events.py",
-            "e2e/operator/test_sanctions.py",
+            "e2e/screening/test_sanctions.py",
             "e2e/solana/test_solana_receiving.py",
             "e2e/solana/test_solana_rent.py",
             "wire/test_shared_budgets.py",
@@ -59,25 +59,24 @@ GROUPS = {
             "money/settlement/worker/transaction_queue.py",
         ),
         (
-            "contract/settlement/test_settler*.py",
+            "contract/money/settlement/test_settler*.py",
             # the chain whose blocks are not read
-            "e2e/solana/test_solana_nonces.py",
+            "contract/rails/solana/test_solana_nonces.py",
             "e2e/solana/test_solana_quotes.py",
             "e2e/solana/test_solana_receiving.py",
             "e2e/solana/test_solana_payments.py",
         ),
     ),
     "journal": Group(
+        ("money/settlement/store/chain_txs.py",),
         (
-            "money/settlement/store/chain_txs.py",
-            "money/settlement/store/payment_outcomes.py",
-            "money/settlement/store/settlement_items.py",
+            "contract/money/settlement/test_settler*.py",
+            "contract/money/settlement/test_store_journal*.py",
         ),
-        ("contract/settlement/test_settler*.py", "contract/store/test_store_journal*.py"),
     ),
     "ledger": Group(
         ("money/ledger/store/ledger.py",),
-        ("contract/ledger/test_books.py", "contract/store/test_store_*.py"),
+        ("contract/money/ledger/test_books.py", "contract/**/test_store_*.py"),
     ),
     "payouts": Group(
         (
@@ -86,18 +85,18 @@ GROUPS = {
             "money/payouts/worker/pay_out.py",
         ),
         (
-            "contract/payouts/test_pay_out*.py",
+            "contract/money/payouts/test_pay_out*.py",
             "e2e/payouts/test_payout*.py",
-            "e2e/payouts/test_refunds.py",
+            "e2e/refunds/test_refunds.py",
             "e2e/payouts/test_watched_payouts.py",
         ),
     ),
     "auth": Group(
         ("api/server/auth.py",),
         (
-            "contract/access/test_authenticator.py",
-            "e2e/operator/test_operator_listener.py",
-            "unit/test_access_rules.py",
+            "contract/api/test_authenticator.py",
+            "contract/api/test_operator_listener.py",
+            "unit/api/test_access_rules.py",
             "wire/test_credentials.py",
             "wire/test_shared_budgets.py",
             "wire/test_matrix.py",
@@ -112,12 +111,12 @@ GROUPS = {
             "idempotency/store/responses.py",
         ),
         (
-            "contract/access/test_shared_turns.py",
-            "contract/store/test_store_races.py",
-            "e2e/payments/test_guarded_keys.py",
-            "e2e/payments/test_idempotency.py",
+            "contract/idempotency/test_shared_turns.py",
+            "contract/idempotency/test_store_races.py",
+            "contract/idempotency/test_guarded_keys.py",
+            "e2e/idempotency/test_idempotency.py",
             "e2e/accounts/test_merchants.py",
-            "unit/test_idempotency_keys.py",
+            "unit/idempotency/test_idempotency_keys.py",
             "wire/test_shared_budgets.py",
             "wire/test_account_cache.py",
             "wire/test_credential_status.py",
@@ -127,7 +126,7 @@ GROUPS = {
     ),
     "limits": Group(
         ("limits/service/limits.py",),
-        ("unit/test_limits.py", "wire/test_shared_budgets.py", "wire/test_limits.py"),
+        ("unit/limits/test_limits.py", "wire/test_shared_budgets.py", "wire/test_limits.py"),
     ),
     "shared limits": Group(
         (
@@ -140,15 +139,15 @@ GROUPS = {
             "limits/store.py",
         ),
         (
-            "contract/access/test_shared_*.py",
-            "unit/test_limits.py",
-            "unit/test_stream_slots.py",
-            "unit/test_pending_counts.py",
+            "contract/*/test_shared_*.py",
+            "unit/limits/test_limits.py",
+            "unit/limits/test_stream_slots.py",
+            "unit/domain/test_pending_counts.py",
         ),
         (postgres.SQLITE, postgres.POSTGRES),
     ),
     "evidence": Group(
-        ("rails/*/reading/evidence.py", "rails/evm/reading/receipts.py"),
-        ("contract/*/test_rail_*.py", "contract/settlement/test_settler_reorg.py"),
+        ("rails/*/reading/evidence.py",),
+        ("contract/rails/*/test_rail_*.py", "contract/money/settlement/test_settler_reorg.py"),
     ),
 }

@@ -28,6 +28,11 @@ PATIENCE_S = 60
 FORKS_VARIABLE = "TESTS_FORKS"
 
 
+def get_state_folder(home: Path) -> StateFolder:
+    """Return the state folder of an installation."""
+    return StateFolder(home)
+
+
 @dataclass(frozen=True)
 class CommandResult:
     status: int

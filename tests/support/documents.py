@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from florin_server.api.server.validate import RequestValidator
+from florin_server.rails.networks import chain_files
+from google.protobuf.message import Message
 from pydantic import BaseModel
 
 ROOT = Path(__file__).parents[2]
@@ -180,3 +183,13 @@ def _check_taken(has: Any, text: Any, place: str) -> None:
         assert has == text, place
     else:
         assert str(has).lower() == str(text).lower(), place
+
+
+def check_request(request: Message) -> None:
+    """Raise FlorinError if the server would refuse a request for its fields."""
+    RequestValidator(request.DESCRIPTOR)(request)
+
+
+def parse_chain(text: str) -> Any:
+    """Return the settings of a chain file's chain."""
+    return chain_files.parse_chain(text.encode(), Path("some.toml"), Path("/"))

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from florin_server.money.settlement.worker.blocks import create_follower
 from florin_server.rails.evm.rail import EvmRail
-from tests.support.evm_lab import (
+
+from tests.support.evm_harness import (
     RELAYER,
     EvmChainHarness,
     make_chain_settings,
     open_lab,
 )
-
 from tests.support.proxy import FaultyNodeProxy
 
 CONFIRMATIONS = 3

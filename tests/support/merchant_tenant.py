@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from florin_sandbox.devnet.genesis import DEVNET
-from florin_server.accounts.store import destinations
-from florin_server.domain.payments.payment import Destination
 
 from tests.support.service_harness import PartnerTenant, ServiceHarness
 
@@ -13,12 +13,15 @@ async def create_merchant_tenant(desk: ServiceHarness, address: str) -> PartnerT
     """Create a tenant that is paid at an address in both tokens."""
     tenant = await desk.tenant()
     chain = f"eip155:{DEVNET.chain_id}"
-    for number, token in enumerate(DEVNET.tokens):
-        place = Destination(
-            f"crypto_{tenant.merchant.id}{number}",
-            tenant.merchant.id,
-            f"{chain}/erc20:{token.address}",
-            f"{chain}:{address}",
-        )
-        await desk.service.app.store.write(destinations.put_destination(place))
+    await set_destinations(
+        tenant, {f"{chain}/erc20:{token.address}": f"{chain}:{address}" for token in DEVNET.tokens}
+    )
     return tenant
+
+
+async def set_destinations(tenant: PartnerTenant, accounts: Mapping[str, str]) -> None:
+    """Set where the merchant is paid, by asset."""
+    path = f"/v1/merchants/{tenant.merchant.id}/settlements/crypto"
+    headers = {**tenant.headers, "Idempotency-Key": " ".join(accounts)[:64]}
+    places = [{"asset": asset, "destination": account} for asset, account in accounts.items()]
+    await tenant.service.rest.call("POST", path, headers, {"settlements": places})

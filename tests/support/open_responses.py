@@ -13,6 +13,11 @@ def has_counted(streams: StreamLimits) -> bool:
     return any(places.counts for places in streams.slots)
 
 
+def count_followed_payouts(desk: ServiceHarness) -> int:
+    """Return how many streams follow a payout."""
+    return desk.service.app.notifier.payouts.follower_count
+
+
 async def wait_no_open_responses(desk: ServiceHarness) -> None:
     """Return once all waiting answers have been released."""
     await wait_until(lambda: not has_counted(desk.service.app.limits.streams))

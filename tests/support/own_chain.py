@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from florin_sandbox.devnet.evm import EvmDevChain
 from florin_sandbox.devnet.genesis import DEVNET
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings
 
 CHAIN_ID = 31338
@@ -34,3 +36,8 @@ def make_own_chain(*urls: str, **more: Any) -> EvmChainSettings:
         "assets": (dollar,),
     }
     return EvmChainSettings(rpc_url=list(urls), **existing | more)
+
+
+def open_node_client(chain: EvmDevChain) -> JsonRpcClient:
+    """Return a client of the chain in this process."""
+    return JsonRpcClient(LocalTransport(chain.handle))

@@ -270,10 +270,12 @@ class PartnerTenant:
     def headers(self) -> dict[str, str]:
         return {"Api-Key": self.secret, "Merchant-Id": self.merchant.id}
 
-    async def change_partner(self, **changes: Any) -> None:
+    async def change_partner(self, *, is_published: bool = True, **changes: Any) -> None:
+        """Change the stored partner; without `is_published`, as another process would."""
         self.partner = replace(self.partner, **changes)
         await self.service.service.app.store.write(merchants.put_partner(self.partner))
-        self.service.service.app.notifier.publish(Topic.ACCOUNTS)
+        if is_published:
+            self.service.service.app.notifier.publish(Topic.ACCOUNTS)
 
     async def change_merchant(self, **changes: Any) -> None:
         self.merchant = replace(self.merchant, **changes)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.support.receiver import WebhookReceiver
+from tests.support.http_stub import make_stub_response
+from tests.support.receiver import OK, WebhookReceiver
 from tests.support.service_harness import ORDER, PartnerTenant, ServiceHarness
 from tests.support.until import wait_until
 
@@ -61,3 +62,13 @@ class WebhookMerchant:
             return failed if len(failed) >= count else None
 
         return await wait_until(find_failed)
+
+    async def put_off(self) -> str:
+        """Return a payment whose endpoint asked for a retry in a minute, and is free by now."""
+        created = await self.endpoint()
+        self.receiver.handler = make_stub_response(429, retry_after="60")
+        payment_id = await self.pay()
+        await self.wait_failed(created["endpoint"]["id"])
+        self.receiver.handler = OK
+        self.receiver.server.requests.clear()
+        return payment_id

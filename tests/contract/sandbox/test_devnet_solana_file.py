@@ -6,7 +6,8 @@ import pytest
 from florin_sandbox.devnet.solana import DevChainError
 from florin_server.base.clock import TestClock
 from florin_server.domain.chains.solana import spl
-from tests.support.solana_kit import (
+
+from tests.support.solana_devnet import (
     START_S,
     TOKEN_2022,
     SolanaNodeError,

@@ -7,11 +7,11 @@ import re
 
 import pytest
 import pytest_asyncio
-from florin_server.accounts.store import destinations
-from florin_server.domain.payments.payment import BankAccount
+from florin.v1 import partner_pb2
 
 from tests.support.accounts import PROTOCOLS, PartnerAccount, to_refusal
 from tests.support.api import ApiCallError
+from tests.support.operator import ask
 from tests.support.service_harness import DEPLOYED, ORDER, SPEC, PartnerTenant
 from tests.support.wallet import EvmTestWallet
 
@@ -245,8 +245,10 @@ async def test_a_settlement_is_its_merchants(desk, tenant, protocol, profile):
 
 
 async def test_bank_accounts_are_listed_beside_crypto_destinations(desk, shop, tenant):
-    place = BankAccount(f"fiat_{shop.merchant}", shop.merchant, "pending_review", "sepa")
-    await desk.service.app.store.write(destinations.put_bank_account(place))
+    request = partner_pb2.AddFiatSettlementRequest(
+        merchant_id=shop.merchant, status="pending_review", bank_type="sepa"
+    )
+    place = await ask(desk, "AddFiatSettlement", request)
     bank = {"id": place.id, "status": "pending_review", "bankType": "sepa"}
     assert await shop.all() == {"fiat": [bank], "crypto": []}
     profile = (await shop.ask("GetMerchant")).body["merchant"]

@@ -9,10 +9,9 @@ import signal
 import aiohttp
 import pytest
 import pytest_asyncio
-from florin_server.app.home import StateFolder
 
 from tests.support import postgres
-from tests.support.command import get_refusal, run_florin
+from tests.support.command import get_refusal, get_state_folder, run_florin
 from tests.support.processes import SystemdSocket, is_alive, list_children, open_installation
 from tests.support.until import wait_until
 
@@ -46,7 +45,7 @@ async def test_stop_releases_leases_and_leaves_no_process(installation, tmp_path
         await systemd.wait_states("READY=1", "STOPPING=1")
     assert not any(map(is_alive, pids))
     assert await installation.owners() == set()
-    assert StateFolder(installation.home).find_addresses() is None
+    assert get_state_folder(installation.home).find_addresses() is None
 
 
 async def test_without_its_supervisor_no_process_stays(installation):
@@ -78,7 +77,7 @@ async def test_answering_and_settling_may_run_in_separate_processes(installation
                 )
                 assert "failing" not in done.out
             # it has not removed the addresses by which commands find the running service
-            assert StateFolder(installation.home).find_addresses() is not None
+            assert get_state_folder(installation.home).find_addresses() is not None
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,6 @@ import pytest
 from eth_utils import keccak
 from florin.v1 import refund_pb2
 from florin_sandbox.devnet.genesis import load_artifact
-from florin_server.api.server.validate import RequestValidator
-from florin_server.rails.networks import chain_files
 from florin_server.settings import Settings
 from florin_server.settings.amounts import CurrencyAmounts
 from google.protobuf import json_format
@@ -52,9 +50,11 @@ from tests.e2e.documents.steps import STEPS, step
 from tests.support import foreign_chains
 from tests.support.documents import (
     DocumentBlock,
+    check_request,
     check_settings_taken,
     insert_fragment,
     list_blocks,
+    parse_chain,
 )
 from tests.support.newcomer import PATIENCE_S, NewcomerWalk, run_typed, start_walk, wait_output
 from tests.support.screening import make_sdn_list
@@ -264,7 +264,7 @@ async def larger_amounts(walk: NewcomerWalk, block: DocumentBlock) -> None:
         each_block.text for each_block in list_blocks() if "chain_id = 8453" in each_block.text
     ]
     own = total.replace("[[chains]]", "[evm]") + block.text.replace("EURC", "WETH")
-    chain = chain_files.parse_chain(own.encode(), Path("some.toml"), Path("/"))
+    chain = parse_chain(own)
     usdc, _ = (token.address for token in chain.assets)
     amounts = (999_990_000, 1_000_000_000, 50_000_000_000)
     assert [chain.final_after(usdc, amount) for amount in amounts] == [10, 60, 1800]
@@ -299,7 +299,7 @@ def own_file(text: str, name: str, kind: str, chain: Any) -> None:
     more = re.findall(rf"^\[\[{name}\..*?(?=^\[|\Z)", text, re.MULTILINE | re.DOTALL)
     own = "".join([lines, *(item for item in more if item not in lines)])
     own = own.replace(f"[[{name}]]", f"[{kind}]").replace(f"[[{name}.", f"[[{kind}.")
-    read = chain_files.parse_chain(own.encode(), Path("some.toml"), Path("/"))
+    read = parse_chain(own)
     assert read.model_dump(exclude={"name"}) == chain.model_dump(exclude={"name"})
 
 
@@ -378,7 +378,7 @@ async def refund_request(walk: NewcomerWalk, block: DocumentBlock) -> None:
     """Build the body of a request for a partial refund, whose payment alone varies."""
     body = json_format.ParseDict(json.loads(block.text), refund_pb2.CreateRefundRequest())
     body.payment_id = "pay_" + "0" * 24
-    RequestValidator(body.DESCRIPTOR)(body)
+    check_request(body)
     assert (body.amount.unit, body.amount.value, body.reason != "") == ("iso4217/USD", "500", True)
 
 

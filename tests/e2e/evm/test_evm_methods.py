@@ -7,11 +7,11 @@ import json
 import pytest
 import pytest_asyncio
 from florin_sandbox.devnet.evm import DEVNET
-from florin_server.accounts.store import destinations
-from florin_server.domain.payments.payment import Destination
 
 from tests.support.api import ApiCallError
 from tests.support.evm_pos import EUR, PRICE, USD, EvmPos
+from tests.support.merchant_tenant import set_destinations
+from tests.support.operator import block
 from tests.support.service_harness import CREATE, open_service
 from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet, get_params, get_typed_data
 
@@ -37,17 +37,10 @@ async def pos(desk) -> EvmPos:
     tenant = await desk.tenant()
     chain = f"eip155:{DEVNET.chain_id}"
     assets = (f"erc20:{EURO}", f"erc20:{DEVNET.token.address}", "slip44:60")
-    for number, asset in enumerate(assets):
-        place = Destination(
-            f"crypto_{tenant.merchant.id}{number}",
-            tenant.merchant.id,
-            f"{chain}/{asset}",
-            f"{chain}:{MERCHANT}",
-        )
-        await desk.service.app.store.write(destinations.put_destination(place))
-    pos = EvmPos(desk, tenant)
-    await desk.chain.fund(pos.wallet.address)
-    return pos
+    await set_destinations(tenant, {f"{chain}/{asset}": f"{chain}:{MERCHANT}" for asset in assets})
+    till = EvmPos(desk, tenant)
+    await desk.chain.fund(till.wallet.address)
+    return till
 
 
 # Permit2
@@ -146,12 +139,12 @@ async def test_a_bad_permit_leaves_the_payment_payable(desk, pos):
     assert (await desk.wait_final(payment_id))["status"] == "succeeded"
 
 
-async def test_a_blocked_payer_is_declined(desk, pos):
-    payment_id, option = await pos.offer(EUR)
-    outputs = await pos.perform(option)
-    before = await desk.chain.balance(pos.wallet.address, EURO)
-    desk.service.app.blocklist.add([pos.wallet.account])
-    answer = await pos.confirm(payment_id, option, outputs)
+async def test_a_blocked_payer_is_declined(desk, till):
+    payment_id, option = await till.offer(EUR)
+    outputs = await till.perform(option)
+    before = await desk.chain.balance(till.wallet.address, EURO)
+    await block(desk, till.wallet.address)
+    answer = await till.confirm(payment_id, option, outputs)
     assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
     assert await desk.chain.balance(pos.wallet.address, EURO) == before
 
@@ -229,7 +222,7 @@ async def test_unfit_results_of_a_direct_payment_are_distinguished(desk, mute):
 async def test_blocked_account_that_pays_directly_is_declined(desk, mute):
     payment_id, option = await mute.offer(USD)
     await mute.fetch(payment_id, option)
-    desk.service.app.blocklist.add([mute.wallet.account])
+    await block(desk, mute.wallet.address)
     answer = await mute.confirm(payment_id, option, ["0x" + "11" * 32] * 2)
     assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
 

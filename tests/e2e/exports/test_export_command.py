@@ -8,11 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import grpc
 import pytest
-from florin_server.app.exports import server
-from florin_server.money.ledger.store import books
+from florin.v1 import ledger_pb2
 
 from tests.support.command import get_refusal
 from tests.support.export_stores import keep_newest, read_rows, sum_postings
+from tests.support.operator import ask
 from tests.support.service import run_service
 from tests.support.service_harness import ORDER
 from tests.support.until import wait_until
@@ -69,9 +69,9 @@ async def test_export_of_a_running_florin_later_adds_new_rows(desk, command, tmp
         first,
         second,
     }
-    page = await desk.service.app.store.read(books.list_balances(None, None, 1000))
-    assert page.last is None
-    balances = {balance[:2]: balance[2] for balance in page.balances}
+    page = await ask(desk, "ListBalances", ledger_pb2.ListBalancesRequest(limit=1000))
+    assert not page.next_cursor
+    balances = {(item.account, item.asset): int(item.amount) for item in page.balances}
     assert sum_postings(read_rows(out, "ledger")) == balances
 
 
@@ -168,7 +168,7 @@ async def test_outdated_server_is_reported(command, tmp_path):
     port = old.add_insecure_port("127.0.0.1:0")
     old.start()
     try:
-        env = {server.PARTNER_KEY_VARIABLE: "fl_test_pk_1", server.MERCHANT_ID_VARIABLE: "mrch_1"}
+        env = {"FLORIN_PARTNER_KEY": "fl_test_pk_1", "FLORIN_MERCHANT_ID": "mrch_1"}
         done = await command("--server", f"127.0.0.1:{port}", "--to", tmp_path / "out", **env)
     finally:
         old.stop(None).wait()

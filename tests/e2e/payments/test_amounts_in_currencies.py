@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from florin_server.domain.money import MINOR_UNITS_MAX
-from florin_server.money.ledger.store import ledger
 from florin_server.settings import Settings
 from florin_server.settings.amounts import CurrencyAmounts
 from pydantic import ValidationError
 
 from tests.support.api import ApiCallError
+from tests.support.operator import get_balance
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import INSTANT_SOLANA
 from tests.support.wallet import EvmTestWallet
@@ -141,7 +141,7 @@ async def test_share_of_a_payment_is_rounded_up_on_chain_and_in_the_books(tmp_pa
 async def income(desk: ServiceHarness) -> int:
     """Return the operator's income in the dollar token."""
     asset = desk.env["FLORIN_EVM_ASSET"]
-    return -await desk.service.app.store.read(ledger.get_balance("income:fee", asset))
+    return -await get_balance(desk, "income:fee", asset)
 
 
 async def test_asset_in_which_the_fixed_fee_is_unknown_is_not_offered(tmp_path, caplog):

@@ -7,15 +7,12 @@ import json
 
 import pytest
 from florin.v1 import payout_pb2
-from florin_server.accounts.store import destinations
-from florin_server.domain.ledger import journals
-from florin_server.domain.payments.payment import Destination
-from florin_server.money.ledger.service import books
-from florin_server.money.ledger.store.books import list_entries
 
+from tests.support import operator
 from tests.support.books import SETTINGS, wait_exact
 from tests.support.installation import open_operator
 from tests.support.late_money import list_payouts
+from tests.support.merchant_tenant import set_destinations
 from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
@@ -56,8 +53,8 @@ async def others_succeed(desk: ServiceHarness) -> None:
 
 async def booked(desk: ServiceHarness, payment_id: str) -> list[tuple[str, int]]:
     """Return the bookings of a payment: kind of journal and amount."""
-    entries = await desk.service.app.store.read(list_entries(payment_id))
-    return [(entry.key.partition(":")[0], entry.posting.amount) for entry in entries]
+    entries = await operator.list_entries(desk, payment_id)
+    return [(entry.journal.partition(":")[0], int(entry.amount)) for entry in entries]
 
 
 @FEES
@@ -122,22 +119,21 @@ async def test_refund_and_payout_to_own_settlement_account_are_paid(tmp_path, fe
         await other.create_paid_payment(payer, USD)
         await other.set_destination(f"erc20:{DOLLAR}", payer.address.lower())
         owed = await other.get_owed(f"erc20:{DOLLAR}")
-        async with open_operator(desk.service) as operator:
+        async with open_operator(desk.service) as stub:
             request = payout_pb2.CreatePayoutRequest(
                 merchant_id=other.tenant.merchant.id,
                 asset=f"{CHAIN}/erc20:{DOLLAR}",
                 amount=str(owed),
             )
-            created = await operator.call("CreatePayout", request)
+            created = await stub.call("CreatePayout", request)
         await wait_until(lambda: paid_out(desk, created.payout_id))
         await others_succeed(desk)
-        check = await books.check(desk.service.app)
-        assert list(check.problems) == []
+        await operator.check_ledger(desk)
 
 
 async def paid_out(desk: ServiceHarness, payout_id: str) -> bool:
-    async with open_operator(desk.service) as operator:
-        result = await operator.call("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
+    async with open_operator(desk.service) as stub:
+        result = await stub.call("ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
     (item,) = [payout for payout in result.payouts if payout.payout_id == payout_id]
     return bool(item.status == payout_pb2.PAYOUT_STATUS_DONE)
 
@@ -147,8 +143,7 @@ async def test_solana_payment_from_own_settlement_account_succeeds(tmp_path, fee
     async with open_service(tmp_path / "home", **fees) as desk:
         tenant, wallet = await desk.tenant(), SolanaTestWallet()
         node = SolanaNodeClient(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
-        place = Destination("crypto_own", tenant.merchant.id, ASSETS[0], wallet.account)
-        await desk.service.app.store.write(destinations.put_destination(place))
+        await set_destinations(tenant, {ASSETS[0]: wallet.account})
         offer = await make_offer(desk.rest, wallet, 0, tenant.headers)
         await offer.confirm()
         assert (await offer.final())["status"] == "succeeded"
@@ -158,10 +153,3 @@ async def test_solana_payment_from_own_settlement_account_succeeds(tmp_path, fee
         await offer.confirm()
         assert (await offer.final())["status"] == "succeeded"
         await others_succeed(desk)
-
-
-def test_journals_without_transfers_are_of_payments_alone():
-    assert journals.may_be_empty("settle")
-    assert journals.may_be_empty("reverse_late")
-    assert not journals.may_be_empty("payout")
-    assert not journals.may_be_empty("gas")

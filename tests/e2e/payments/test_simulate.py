@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 import pytest_asyncio
-from florin_server.app.service import FlorinService
 
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
@@ -309,7 +309,7 @@ async def test_a_simulated_payment_is_never_settled(desk, tmp_path, outcome):
             assert (await api.simulate(paid, "failed"))["status"] == "failed"
 
 
-def clients(desk: ServiceHarness, service: FlorinService) -> tuple[RestApi, ChainClient]:
+def clients(desk: ServiceHarness, service: Any) -> tuple[RestApi, ChainClient]:
     env = service.home.read_demo_env()
     chain = ChainClient(desk.session, env["FLORIN_EVM_RPC_URL"], "")
     return RestApi(desk.session, env["FLORIN_BASE_URL"], env), chain

@@ -7,11 +7,10 @@ import asyncio
 import pytest
 import pytest_asyncio
 from florin.v1 import payout_pb2, system_pb2
-from florin_server.money.ledger.store import ledger
-from florin_server.money.payouts.store import payouts
 
 from tests.support.api import ApiCallError
 from tests.support.installation import open_operator
+from tests.support.operator import block, check_ledger, get_relayer, get_treasury
 from tests.support.payout_merchant import (
     CHAIN,
     DOLLAR,
@@ -49,12 +48,7 @@ async def shop(desk) -> PayoutMerchant:
 
 
 async def books(desk: ServiceHarness) -> None:
-    assert await desk.service.app.store.read(ledger.check()) == []
-    assert await desk.service.app.store.read(payouts.check()) == []
-
-
-def treasury_of(desk: ServiceHarness) -> str:
-    return desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
+    await check_ledger(desk)
 
 
 # refunds
@@ -64,7 +58,7 @@ async def test_a_buyer_is_whole_again_though_the_merchant_and_the_fee_had_their_
     merchant, wallet = "0x" + "5a" * 20, EvmTestWallet()
     await shop.set_destination(f"erc20:{DOLLAR}", merchant)
     await wait_faucet_booked(desk, wallet)
-    held, treasury = await desk.chain.balance(wallet.address), treasury_of(desk)
+    held, treasury = await desk.chain.balance(wallet.address), await get_treasury(desk, CHAIN)
     float_ = await desk.chain.balance(treasury)
     payment_id = await shop.create_paid_payment(wallet, USD)
     assert await desk.chain.balance(wallet.address) == held - PRICE
@@ -76,7 +70,7 @@ async def test_a_buyer_is_whole_again_though_the_merchant_and_the_fee_had_their_
     assert await desk.chain.balance(treasury) == float_ + FEE - PRICE
     receipt = await desk.chain.ask("eth_getTransactionReceipt", refund["txId"])
     assert receipt["from"].lower() == treasury
-    assert treasury not in desk.service.app.rails[CHAIN].senders
+    assert treasury != await get_relayer(desk, CHAIN)
     # the merchant carries all of it
     assert await shop.get_owed(f"erc20:{DOLLAR}") == -PRICE
     await books(desk)
@@ -125,7 +119,7 @@ async def test_coin_goes_back_at_the_rate_that_it_came_at(desk, shop):
 
 async def test_a_treasury_that_is_short_is_filled_and_pays(desk, shop):
     await shop.set_destination(f"erc20:{DOLLAR}", "0x" + "5b" * 20)
-    wallet, treasury = EvmTestWallet(), treasury_of(desk)
+    wallet, treasury = EvmTestWallet(), await get_treasury(desk, CHAIN)
     payment_id = await shop.create_paid_payment(wallet, {"unit": "iso4217/USD", "value": str(MANY)})
     held, price = await desk.chain.balance(wallet.address), MANY * 10_000
     refund_id = (await shop.ask(payment_id))["refundId"]
@@ -151,7 +145,7 @@ async def test_a_blocked_payer_is_not_refunded(desk, shop):
     wallet = EvmTestWallet()
     payment_id = await shop.create_paid_payment(wallet, USD)
     held = await desk.chain.balance(wallet.address)
-    desk.service.app.blocklist.add([wallet.account])
+    await block(desk, wallet.address)
     refund_id = (await shop.ask(payment_id))["refundId"]
     assert await shop.wait_problem(refund_id) == "its destination is blocked"
     assert (await shop.get_detail(payment_id))["status"] == "pending"
@@ -242,7 +236,7 @@ async def test_merchant_is_paid_its_balance(desk, shop):
     asset, place = f"{CHAIN}/erc20:{DOLLAR}", "0x" + "5c" * 20
     for _ in range(2):
         await shop.create_paid_payment(EvmTestWallet(), USD)
-    owed, treasury = 2 * (PRICE - FEE), treasury_of(desk)
+    owed, treasury = 2 * (PRICE - FEE), await get_treasury(desk, CHAIN)
     assert await shop.get_owed(f"erc20:{DOLLAR}") == owed
     merchant = {"merchant_id": shop.tenant.merchant.id, "asset": asset}
     async with open_operator(desk.service) as operator:
@@ -283,7 +277,7 @@ async def test_merchant_is_paid_its_balance(desk, shop):
 
 async def test_the_treasury_can_be_paused(desk, shop):
     wallet = EvmTestWallet()
-    executor_id = f"{CHAIN}:{treasury_of(desk)}"
+    executor_id = f"{CHAIN}:{await get_treasury(desk, CHAIN)}"
     payment_id = await shop.create_paid_payment(wallet, USD)
     held = await desk.chain.balance(wallet.address)
     async with open_operator(desk.service) as operator:

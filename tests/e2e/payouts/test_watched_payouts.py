@@ -19,7 +19,7 @@ from florin.v1 import (
 
 from tests.support.api import ApiCallError, grpc_metadata, to_api_call_error
 from tests.support.json import to_json
-from tests.support.open_responses import wait_no_open_responses
+from tests.support.open_responses import count_followed_payouts, wait_no_open_responses
 from tests.support.service_harness import ORDER, ServiceHarness, open_service
 from tests.support.until import wait_until
 
@@ -248,9 +248,9 @@ async def test_a_stream_that_is_left_leaves_nothing_behind(desk, operator):
         await desk.grpc.refund(payment_id)
         stream = watch_refund(desk, payment_id)
         await stream.read()
-        assert desk.service.app.notifier.payouts.follower_count == 1
+        assert count_followed_payouts(desk) == 1
         stream.cancel()
-        await wait_until(lambda: desk.service.app.notifier.payouts.follower_count, 0)
+        await wait_until(lambda: count_followed_payouts(desk), 0)
     await wait_no_open_responses(desk)
 
 

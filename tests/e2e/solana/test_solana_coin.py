@@ -8,9 +8,9 @@ import json
 import pytest
 import pytest_asyncio
 from florin_server.domain.chains.solana import spl
-from florin_server.money.ledger.store import ledger
 from solders.keypair import Keypair
 
+from tests.support.operator import get_balance, get_relayer, get_treasury
 from tests.support.service_harness import open_service
 from tests.support.solana import (
     COIN,
@@ -73,8 +73,7 @@ async def test_coin_goes_to_the_merchants_own_account_and_the_fee_to_the_operato
     desk, node, wallet
 ):
     dest = str(Keypair().pubkey())
-    rail = desk.service.app.rails[CHAIN]
-    treasury, relayer = rail.treasury.rpartition(":")[2], rail.senders[0]
+    treasury, relayer = await get_treasury(desk, CHAIN), await get_relayer(desk, CHAIN)
     offer = await offered(desk, wallet, await paid_to(desk, dest))
     amount = offer.option["amount"]
     assert (amount["unit"], amount["value"]) == (f"caip19/{COIN}", str(LAMPORTS))
@@ -82,8 +81,7 @@ async def test_coin_goes_to_the_merchants_own_account_and_the_fee_to_the_operato
     assert offer.option["expiresAt"] == desk.now + 300
     held, stored = await node.coin(wallet.address), await node.coin(treasury)
     paying = await node.coin(relayer)
-    read = desk.service.app.store.read
-    booked = await read(ledger.get_balance("expense:gas", COIN))
+    booked = await get_balance(desk, "expense:gas", COIN)
     await offer.confirm()
     ended = await offer.final()
     assert ended["status"] == "succeeded"
@@ -92,7 +90,7 @@ async def test_coin_goes_to_the_merchants_own_account_and_the_fee_to_the_operato
     # the buyer paid the price and nothing else
     assert await node.coin(wallet.address) == held - LAMPORTS
     spent = paying - await node.coin(relayer)
-    assert 0 < spent == await read(ledger.get_balance("expense:gas", COIN)) - booked
+    assert 0 < spent == await get_balance(desk, "expense:gas", COIN) - booked
     result = await node.ask(
         "getTransaction", ended["info"]["txId"], {"maxSupportedTransactionVersion": 0}
     )
@@ -105,23 +103,20 @@ async def test_coin_goes_to_the_merchants_own_account_and_the_fee_to_the_operato
 
 async def test_coin_for_a_merchant_without_a_destination_waits_in_the_treasury(desk, node, wallet):
     tenant = await desk.tenant()
-    treasury = desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
+    treasury = await get_treasury(desk, CHAIN)
     offer = await offered(desk, wallet, tenant)
     stored = await node.coin(treasury)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
     assert await node.coin(treasury) == stored + LAMPORTS
-    owed = await desk.service.app.store.read(
-        ledger.get_balance(f"merchant:{tenant.merchant.id}", COIN)
-    )
-    assert owed == FEE - LAMPORTS
+    assert await get_balance(desk, f"merchant:{tenant.merchant.id}", COIN) == FEE - LAMPORTS
     await wait_exact(desk, node)
 
 
 @pytest.mark.parametrize("own", [True, False])
 async def test_refund_of_a_coin_payment_returns_the_full_price(desk, node, wallet, own):
     tenant = await (paid_to(desk, str(Keypair().pubkey())) if own else desk.tenant())
-    treasury = desk.service.app.rails[CHAIN].treasury.rpartition(":")[2]
+    treasury = await get_treasury(desk, CHAIN)
     offer = await offered(desk, wallet, tenant)
     held = await node.coin(wallet.address)
     await offer.confirm()

@@ -9,12 +9,11 @@ import pytest
 import pytest_asyncio
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
-from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.settings import EmbeddedSolanaSettings, FailedFeeSettings
-from pydantic import ValidationError
 from solders.compute_budget import set_compute_unit_price
 
 from tests.support import solana_guards as guards
+from tests.support.operator import get_relayer
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import (
     SolanaNodeClient,
@@ -75,7 +74,7 @@ def priced(offer: SolanaOffer, price: int) -> str:
 
 
 async def relayer_coin(desk: ServiceHarness) -> int:
-    return await node_of(desk).coin(desk.service.app.rails[SOLANA_DEVNET.chain_id].senders[0])
+    return await node_of(desk).coin(await get_relayer(desk, SOLANA_DEVNET.chain_id))
 
 
 async def evade(
@@ -204,15 +203,3 @@ async def test_guards_that_fail_on_chain_use_up_the_budget_of_their_payer(tmp_pa
         other = await make_offer(desk.rest, SolanaTestWallet())
         await other.confirm()
         assert (await other.final())["status"] == "succeeded"
-
-
-async def test_cap_below_the_fee_that_florin_offers_is_refused_at_start():
-    chain = {
-        "reference": SOLANA_DEVNET.chain_id.removeprefix("solana:"),
-        "name": "Test",
-        "treasury": SolanaTestWallet().address,
-    }
-    assert SolanaChainSettings(**chain).payment_fee_max == 5 * USUAL_FEE
-    assert SolanaChainSettings(**chain, fee_max=20_000).payment_fee_max == 20_000
-    with pytest.raises(ValidationError, match="below what one payment costs"):
-        SolanaChainSettings(**chain, compute_price=1_000_000, fee_max=20_000)

@@ -11,10 +11,10 @@ import base64
 import aiohttp
 import pytest
 import pytest_asyncio
+from florin.v1 import ledger_pb2
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.ledger import accounts
-from florin_server.money.ledger.store import ledger
 from florin_server.settings import EmbeddedSolanaSettings
 from solders.compute_budget import set_compute_unit_price
 from solders.hash import Hash
@@ -26,10 +26,13 @@ from solders.system_program import TransferParams, transfer
 from solders.transaction import VersionedTransaction
 
 from tests.support.api import RestApi
+from tests.support.installation import open_operator
+from tests.support.operator import check_ledger, get_balance, get_relayer, get_treasury
 from tests.support.service import run_service
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import (
     ASSETS,
+    COIN,
     INSTANT_SOLANA,
     SolanaNodeClient,
     SolanaTestWallet,
@@ -64,10 +67,6 @@ def wallet() -> SolanaTestWallet:
     return SolanaTestWallet()
 
 
-async def books(desk: ServiceHarness) -> None:
-    assert await desk.service.app.store.read(ledger.check()) == []
-
-
 # ---- money arrives
 
 
@@ -91,40 +90,36 @@ async def test_a_wallet_that_signs_has_paid_the_merchant(desk, node, wallet, tok
     assert await node.coin(wallet.address) == coin
     detail = await desk.rest.detail(offer.payment_id)
     assert detail["settlement"]["successful"]["txId"] == signature
-    await books(desk)
+    await check_ledger(desk)
 
 
 async def test_the_relayers_cost_is_booked_to_the_lamport(desk, node, wallet):
-    rail = desk.service.app.rails[SOLANA_DEVNET.chain_id]
-    before = await node.coin(rail.senders[0])
-    read = desk.service.app.store.read
+    relayer = await get_relayer(desk, SOLANA_DEVNET.chain_id)
+    before = await node.coin(relayer)
 
     async def expenses() -> int:
         kinds = (accounts.GAS, accounts.RENT)
-        return sum([await read(ledger.get_balance(kind, rail.native_asset)) for kind in kinds])
+        return sum([await get_balance(desk, kind, COIN) for kind in kinds])
 
     booked = await expenses()
     offer = await make_offer(desk.rest, wallet)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
-    spent = before - await node.coin(rail.senders[0])
+    spent = before - await node.coin(relayer)
     assert spent > 0
     assert await expenses() - booked == spent
 
 
 async def test_a_merchant_without_a_destination_is_paid_to_the_treasury(desk, node, wallet):
     tenant = await desk.tenant()
-    treasury = desk.service.app.rails[SOLANA_DEVNET.chain_id].treasury.rpartition(":")[2]
+    treasury = await get_treasury(desk, SOLANA_DEVNET.chain_id)
     before = await node.balance(treasury, 1)
     offer = await make_offer(desk.rest, wallet, 1, tenant.headers)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
     assert await node.balance(treasury, 1) == before + PRICE
-    owed = await desk.service.app.store.read(
-        ledger.get_balance(f"merchant:{tenant.merchant.id}", ASSETS[1])
-    )
-    assert owed == -PRICE
-    await books(desk)
+    assert await get_balance(desk, f"merchant:{tenant.merchant.id}", ASSETS[1]) == -PRICE
+    await check_ledger(desk)
 
 
 @pytest.mark.parametrize("token", [0, 1])
@@ -133,7 +128,7 @@ async def test_a_fee_goes_to_the_operator_in_the_same_transaction(tmp_path, wall
     async with open_service(tmp_path / "home", solana=INSTANT_SOLANA, **fees) as desk:
         node = SolanaNodeClient(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
         merchant = desk.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
-        treasury = desk.service.app.rails[SOLANA_DEVNET.chain_id].treasury.rpartition(":")[2]
+        treasury = await get_treasury(desk, SOLANA_DEVNET.chain_id)
         held = await node.balance(treasury, token)
         offer = await make_offer(desk.rest, wallet, token)
         await offer.confirm()
@@ -141,9 +136,8 @@ async def test_a_fee_goes_to_the_operator_in_the_same_transaction(tmp_path, wall
         fee = 7 + PRICE // 100
         assert await node.balance(merchant, token) == PRICE - fee
         assert await node.balance(treasury, token) == held + fee
-        income = await desk.service.app.store.read(ledger.get_balance("income:fee", ASSETS[token]))
-        assert income == -fee
-        await books(desk)
+        assert await get_balance(desk, "income:fee", ASSETS[token]) == -fee
+        await check_ledger(desk)
 
 
 async def test_wallet_with_accounts_on_both_chains_gets_options_on_both(desk, wallet):
@@ -157,11 +151,11 @@ async def test_wallet_with_accounts_on_both_chains_gets_options_on_both(desk, wa
 
 async def test_accounts_that_cannot_pay_get_no_option(desk):
     created = await desk.rest.create(ORDER)
-    rail = desk.service.app.rails[SOLANA_DEVNET.chain_id]
+    relayer = await get_relayer(desk, SOLANA_DEVNET.chain_id)
     mint = SOLANA_DEVNET.tokens[0].address
     off_curve = spl.derive_associated_address(Keypair().pubkey(), spl.parse_pubkey(mint), spl.TOKEN)
     accounts = [
-        f"{SOLANA_DEVNET.chain_id}:{rail.senders[0]}",
+        f"{SOLANA_DEVNET.chain_id}:{relayer}",
         f"{SOLANA_DEVNET.chain_id}:{off_curve}",
         f"{SOLANA_DEVNET.chain_id}:nonsense",
         f"{SOLANA_DEVNET.chain_id}:0x1234",
@@ -401,7 +395,7 @@ async def test_transaction_lapsed_before_landing_fails_its_payment(desk, node, w
     await wait_until(lambda: not desk.select("SELECT 1 FROM chain_tx WHERE state = 'sent'"))
     await node.fault("clear")
     assert await node.balance(wallet.address) == 10_000 * 10**6
-    await books(desk)
+    await check_ledger(desk)
 
 
 async def test_a_service_that_restarts_in_the_middle_settles_once(tmp_path, wallet):
@@ -425,4 +419,6 @@ async def test_a_service_that_restarts_in_the_middle_settles_once(tmp_path, wall
         assert await node.balance(merchant) == PRICE
         signatures = await node.ask("getSignaturesForAddress", wallet.address)
         assert sum("faucet" not in (signature["memo"] or "") for signature in signatures) == 1
-        assert await service.app.store.read(ledger.check()) == []
+        async with open_operator(service) as operator:
+            answer = await operator.call("CheckLedger", ledger_pb2.CheckLedgerRequest())
+        assert list(answer.problems) == []

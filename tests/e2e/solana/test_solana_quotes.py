@@ -11,6 +11,7 @@ import asyncio
 import pytest
 import pytest_asyncio
 
+from tests.support.operator import get_relayer, pause, resume
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import (
     COIN,
@@ -91,13 +92,13 @@ async def failed(desk: ServiceHarness, node: SolanaNodeClient, offer: SolanaOffe
 
 async def test_a_relayer_that_was_down_does_not_pay_at_a_dead_price(desk, node, wallet):
     """It was confirmed in time, and never sent."""
-    relayer = desk.service.app.executors[f"{CHAIN}:{desk.service.app.rails[CHAIN].senders[0]}"]
+    relayer = f"{CHAIN}:{await get_relayer(desk, CHAIN)}"
     offer = await quoted(desk, node, wallet)
     held = await node.coin(wallet.address)
-    relayer.pause()
+    await pause(desk, relayer)
     await offer.confirm()
     desk.clock.advance(TWO_HOURS_S)
-    relayer.resume()
+    await resume(desk, relayer)
     if not has_nonces(desk):
         await node.fault("slots", slots=200)
     await failed(desk, node, offer)
@@ -106,16 +107,16 @@ async def test_a_relayer_that_was_down_does_not_pay_at_a_dead_price(desk, node, 
 
 async def test_journaled_payment_never_sent_in_its_quote_is_not_sent_later(desk, node, wallet):
     """It was signed and journaled, and the relayer stopped before any node had it."""
-    relayer = desk.service.app.executors[f"{CHAIN}:{desk.service.app.rails[CHAIN].senders[0]}"]
+    relayer = f"{CHAIN}:{await get_relayer(desk, CHAIN)}"
     offer = await quoted(desk, node, wallet)
     held = await node.coin(wallet.address)
     await node.fault("answer", method="sendTransaction", effect="error", times=1000)
     await offer.confirm()
     await wait_until(lambda: _journaled(desk))
-    relayer.pause()
+    await pause(desk, relayer)
     await node.fault("clear")
     desk.clock.advance(TWO_HOURS_S)
-    relayer.resume()
+    await resume(desk, relayer)
     # time advances without slots: the blockhash alone would still be valid
     for _ in range(5):
         desk.clock.advance(10)
@@ -128,28 +129,28 @@ async def test_journaled_payment_never_sent_in_its_quote_is_not_sent_later(desk,
 
 
 async def test_payment_confirmed_in_the_last_second_settles_in_the_grace(desk, node, wallet):
-    relayer = desk.service.app.executors[f"{CHAIN}:{desk.service.app.rails[CHAIN].senders[0]}"]
+    relayer = f"{CHAIN}:{await get_relayer(desk, CHAIN)}"
     offer = await quoted(desk, node, wallet)
     held = await node.coin(wallet.address)
     desk.clock.advance(QUOTE_S - 1)
-    relayer.pause()
+    await pause(desk, relayer)
     await offer.confirm()
     desk.clock.advance(GRACE_S)
-    relayer.resume()
+    await resume(desk, relayer)
     assert (await offer.final())["status"] == "succeeded"
     assert await node.coin(wallet.address) == held - LAMPORTS
     await wait_exact(desk, node)
 
 
 async def test_a_second_later_it_is_not(desk, node, wallet):
-    relayer = desk.service.app.executors[f"{CHAIN}:{desk.service.app.rails[CHAIN].senders[0]}"]
+    relayer = f"{CHAIN}:{await get_relayer(desk, CHAIN)}"
     offer = await quoted(desk, node, wallet)
     held = await node.coin(wallet.address)
     desk.clock.advance(QUOTE_S - 1)
-    relayer.pause()
+    await pause(desk, relayer)
     await offer.confirm()
     desk.clock.advance(GRACE_S + 2)
-    relayer.resume()
+    await resume(desk, relayer)
     if not has_nonces(desk):
         await node.fault("slots", slots=200)
     await failed(desk, node, offer)

@@ -5,18 +5,15 @@ Merchants' accounts are no longer queued; releases before 0.4 did so at a regist
 
 from __future__ import annotations
 
-import asyncio
 import base64
 
 import pytest
 import pytest_asyncio
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.ledger import accounts
-from florin_server.money.ledger.store import ledger
-from florin_server.money.settlement.store import token_accounts
-from florin_server.rails.types import RailUnavailable
 from solders.keypair import Keypair
 
+from tests.support.operator import get_balance, get_relayer
 from tests.support.service_harness import PartnerTenant, open_service
 from tests.support.solana import (
     ASSETS,
@@ -24,7 +21,6 @@ from tests.support.solana import (
     INSTANT_SOLANA,
     SolanaNodeClient,
     SolanaTestWallet,
-    make_time_step,
     wait_exact,
 )
 from tests.support.solana_accounts import (
@@ -59,10 +55,7 @@ def node(desk) -> SolanaNodeClient:
 
 
 async def expenses(desk) -> int:
-    read = desk.service.app.store.read
-    return sum(
-        [await read(ledger.get_balance(text, COIN)) for text in (accounts.GAS, accounts.RENT)]
-    )
+    return sum([await get_balance(desk, text, COIN) for text in (accounts.GAS, accounts.RENT)])
 
 
 async def options(desk, tenant: PartnerTenant) -> list[str]:
@@ -76,26 +69,26 @@ async def options(desk, tenant: PartnerTenant) -> list[str]:
 async def test_a_registered_destination_gets_its_accounts_and_payments_become_smaller(desk, node):
     tenant, dest = await desk.tenant(), str(Keypair().pubkey())
     before = await make_offer(desk.rest, SolanaTestWallet(), 0, tenant.headers)
-    rail = desk.service.app.rails[CHAIN]
-    coin = await node.coin(rail.senders[0])
+    relayer = await get_relayer(desk, CHAIN)
+    coin = await node.coin(relayer)
     booked = await expenses(desk)
     await register_destination(desk, tenant, dest, *ASSETS, COIN)
     await queue_accounts(desk, tenant, dest, *ASSETS)
     await wait_until(lambda: has_account(node, get_token_account(dest)))
     await wait_until(lambda: has_account(node, get_token_account(dest, 1)))
-    opened_for = coin - await node.coin(rail.senders[0])
+    opened_for = coin - await node.coin(relayer)
     assert 2 * 2_039_280 < opened_for < 2 * 2_100_000
 
     offer = await make_offer(desk.rest, SolanaTestWallet(), 1, tenant.headers)
     assert not has_account_opening(offer.action)
     wire = base64.b64decode(offer.output)
     assert len(wire) < 520
-    paid_for = await node.coin(rail.senders[0])
+    paid_for = await node.coin(relayer)
     await offer.confirm()
     assert (await offer.final())["status"] == "succeeded"
     assert await node.balance(dest, 1) == PRICE
     # two signatures and the price of computing, and no rent
-    fee = paid_for - await node.coin(rail.senders[0])
+    fee = paid_for - await node.coin(relayer)
     assert fee == 10_200
     # the cost of opening them is in the books too, once that is final
 
@@ -111,7 +104,8 @@ async def test_a_registered_destination_gets_its_accounts_and_payments_become_sm
 async def test_registrations_alone_open_nothing_and_the_first_payment_does(desk, node):
     """Twelve merchants of one partner use nothing of the daily budget that others need."""
     tenant = await desk.tenant()
-    coin = await node.coin(desk.service.app.rails[CHAIN].senders[0])
+    relayer = await get_relayer(desk, CHAIN)
+    coin = await node.coin(relayer)
     for number in range(12):
         merchant = await desk.merchant(tenant)
         path = f"/v1/merchants/{merchant.id}/settlements/crypto"
@@ -124,7 +118,7 @@ async def test_registrations_alone_open_nothing_and_the_first_payment_does(desk,
     other = await desk.tenant()
     await register_destination(desk, other, dest, ASSETS[0])
     assert desk.select("SELECT asset FROM account_to_open") == []
-    assert await node.coin(desk.service.app.rails[CHAIN].senders[0]) == coin
+    assert await node.coin(relayer) == coin
     offer = await make_offer(desk.rest, SolanaTestWallet(), 0, other.headers)
     assert has_account_opening(offer.action)
     await offer.confirm()
@@ -187,28 +181,6 @@ async def test_an_opening_that_got_lost_is_sent_again(desk, node):
 
     await wait_until(moves_on)
     assert len(list_account_openings(desk, dest)) == 1
-
-
-@pytest.mark.parametrize("error", [ValueError("no"), RailUnavailable("no")])
-async def test_opening_is_tried_again_within_seconds_where_a_look_failed(
-    desk, node, monkeypatch, error
-):
-    tenant, dest = await desk.tenant(), str(Keypair().pubkey())
-    failed, expected = asyncio.Event(), token_accounts.list_pending
-
-    def fails_once(*args):
-        if not failed.is_set():
-            failed.set()
-            raise error
-        return expected(*args)
-
-    monkeypatch.setattr(token_accounts, "list_pending", fails_once)
-    await queue_accounts(desk, tenant, dest, ASSETS[0])
-    await failed.wait()
-    await wait_until(
-        lambda: has_account(node, get_token_account(dest)),
-        meanwhile=make_time_step(desk, node, seconds=1),
-    )
 
 
 async def test_an_opening_that_lapsed_is_over_and_payments_go_on_without_it(desk, node):

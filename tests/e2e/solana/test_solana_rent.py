@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from florin.v1 import payout_pb2
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
-from florin_server.accounts.store import destinations
-from florin_server.domain.payments.payment import Destination
-from florin_server.money.payouts.store import payouts
 from solders.keypair import Keypair
 
+from tests.support.merchant_tenant import set_destinations
+from tests.support.operator import ask, get_relayer
 from tests.support.service_harness import PartnerTenant, ServiceHarness, open_service
 from tests.support.solana import (
     ASSETS,
@@ -65,7 +65,7 @@ def node_of(desk: ServiceHarness) -> SolanaNodeClient:
 
 async def relayer(desk: ServiceHarness) -> int:
     """Return the relayer's balance in lamports."""
-    return await node_of(desk).coin(desk.service.app.rails[CHAIN].senders[0])
+    return await node_of(desk).coin(await get_relayer(desk, CHAIN))
 
 
 class Crook(SolanaTestWallet):
@@ -78,10 +78,7 @@ class Crook(SolanaTestWallet):
         self.funder = Keypair()
 
     async def settle_here(self) -> None:
-        """Set the destination as an operator's own tool would; nothing is opened in advance."""
-        merchant_id = self.tenant.merchant.id
-        where = Destination(f"crypto_{merchant_id}", merchant_id, ASSETS[0], self.account)
-        await self.desk.service.app.store.write(destinations.put_destination(where))
+        await set_destinations(self.tenant, {ASSETS[0]: self.account})
 
     async def offer(self) -> SolanaOffer | None:
         """Return its other wallet's option for a payment of a cent; None if that is left out."""
@@ -250,8 +247,10 @@ async def test_refunds_open_a_closed_buyer_account_once(desk, node):
     waiting = [await _refund(desk, tenant, each_text) for each_text in paid[1:]]
 
     async def problems() -> list[str]:
-        result = await desk.service.app.store.read(payouts.find_many(waiting))
-        return [item.problem for item in result.values() if item.problem]
+        answer = await ask(desk, "ListPayouts", payout_pb2.ListPayoutsRequest(all=True))
+        return [
+            item.problem for item in answer.payouts if item.payout_id in waiting and item.problem
+        ]
 
     async def all_wait() -> bool:
         return len(await problems()) == len(waiting)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import pytest_asyncio
-from tests.support.answering import serve_stub
-from tests.support.desk import open_service
-from tests.support.webhook_shop import WebhookMerchant
 
+from tests.support.http_stub import serve_stub
 from tests.support.receiver import OK, WebhookReceiver
+from tests.support.service_harness import open_service
+from tests.support.webhook_merchant import WebhookMerchant
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 

@@ -6,7 +6,6 @@ import socket
 
 import pytest
 import pytest_asyncio
-from florin_server.features.webhooks.store import replays
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.support.api import ApiCallError
@@ -377,19 +376,8 @@ async def test_a_refund_on_a_chain_is_sent_with_its_transaction(shop):
     assert places == list(range(places[0], places[0] + 3))
 
 
-async def put_off(shop: WebhookMerchant) -> str:
-    """Return a payment whose endpoint asked for a retry in a minute, and is free by now."""
-    created = await shop.endpoint()
-    shop.receiver.handler = make_stub_response(429, retry_after="60")
-    payment_id = await shop.pay()
-    await shop.wait_failed(created["endpoint"]["id"])
-    shop.receiver.handler = OK
-    shop.receiver.server.requests.clear()
-    return payment_id
-
-
 async def test_busy_endpoint_is_retried_at_its_requested_time(shop):
-    payment_id = await put_off(shop)
+    payment_id = await shop.put_off()
     shop.service.clock.advance(30)
     await shop.endpoint("/other")
     other = await shop.pay()
@@ -400,25 +388,6 @@ async def test_busy_endpoint_is_retried_at_its_requested_time(shop):
     shop.service.clock.advance(31)
     events = await shop.receiver.wait_events(2)
     assert {event["data"]["payment_id"] for event in events} == {payment_id, other}
-
-
-async def test_time_that_passes_while_it_is_looked_is_not_waited_for_once_more(shop, monkeypatch):
-    payment_id = await put_off(shop)
-    store = shop.service.service.app.store
-    read, passed = store.read, []
-
-    async def slow(op):
-        result = await read(op)
-        if op.steps.__name__ == "is_due" and not passed:
-            passed.append(op)
-            shop.service.clock.advance(61)
-        return result
-
-    monkeypatch.setattr(type(store), "read", lambda _, op: slow(op))
-    shop.service.clock.advance(1)
-    (event,) = await shop.receiver.wait_events(1)
-    assert event["data"]["payment_id"] == payment_id
-    assert passed
 
 
 async def test_replay_since_sends_all_events_again(shop):
@@ -459,27 +428,6 @@ async def test_replay_since_sends_all_events_again(shop):
             "POST", path, {"since": "2021-01-01T00:00:00Z", "events": ["payment.created"]}
         )
     assert "is not subscribed to payment.created" in refused.value.message
-
-
-async def test_no_more_waits_for_an_endpoint_than_may(shop, monkeypatch):
-    created = await shop.endpoint()
-    endpoint_id = created["endpoint"]["id"]
-    shop.receiver.handler = make_stub_response(500)
-    await shop.pay()
-    await shop.wait_failed(endpoint_id)
-    monkeypatch.setattr(replays, "WAITING_MAX", 1)
-    body = {"since": "2020-01-01T00:00:00Z"}
-    with pytest.raises(ApiCallError) as refused:
-        await shop.call("POST", f"/{endpoint_id}/replay-since", body)
-    assert (refused.value.http, refused.value.code) == (429, "rate_limited")
-    # deliveries of a paused endpoint wait until it is resumed, and so would a repeated replay
-    await shop.call("PATCH", f"/{endpoint_id}", {"paused": True})
-    with pytest.raises(ApiCallError) as refused:
-        await shop.call("POST", f"/{endpoint_id}/replay-since", body)
-    assert (refused.value.code, refused.value.message) == (
-        "invalid_state",
-        f"Endpoint {endpoint_id} is paused: resume it first",
-    )
 
 
 async def test_an_endpoint_that_was_deleted_hears_nothing_more(shop):

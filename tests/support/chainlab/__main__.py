@@ -16,8 +16,13 @@ from typing import Final
 from tests.support.chainlab.profiles import BY_NAME, ChainProfile, EvmProfile
 
 _OUTPUT: Final = Path("build/chainlab")
-_EVM: Final = ("tests/contract/settlement", "tests/contract/payouts")
-_SOLANA: Final = ("tests/contract/solana",)
+_EVM: Final = (
+    "tests/contract/money/settlement/test_settler*.py",
+    "tests/contract/money/settlement/test_standby_worker.py",
+    "tests/contract/money/payouts/test_pay_out*.py",
+    "tests/contract/money/refunds/test_refund_credit.py",
+)
+_SOLANA: Final = ("tests/contract/rails/solana/test_rail_solana*.py",)
 
 
 def main(names: Sequence[str]) -> int:
@@ -31,7 +36,8 @@ def main(names: Sequence[str]) -> int:
 
 
 def _run(profile: ChainProfile) -> int:
-    suites = _EVM if isinstance(profile, EvmProfile) else _SOLANA
+    globs = _EVM if isinstance(profile, EvmProfile) else _SOLANA
+    suites = [str(path) for glob in globs for path in sorted(Path().glob(glob))]
     command = [sys.executable, "-m", "pytest", "-n", "2", "-v", "-rs", "--tb", "short"]
     began = time.monotonic()
     done = subprocess.run(

@@ -13,10 +13,11 @@ from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.settings import EvmCoinSettings
 from florin_server.rails.evm.settler import IS_PAID
-from florin_server.rails.offered import OptionOffer
+from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, Split
-from tests.support.evm_lab import (
+
+from tests.support.evm_harness import (
     CHAIN,
     EURO,
     FEES,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from florin_sandbox.devnet.evm.block_rules import FINAL_DEPTH
-from tests.support.evm_lab import (
+
+from tests.support.evm_harness import (
     RELAYER,
     open_lab,
 )
