@@ -118,7 +118,7 @@ async def test_the_operator_may_keep_late_money_for_the_merchant(desk, shop):
     desk.clock.advance(905)
     assert (await desk.wait_final(payment_id))["status"] == "expired"
     held = await desk.chain.balance(wallet.address)
-    payer = desk.service.app.payout_workers[CHAIN].sender
+    payer = desk.service.app.payout_workers[CHAIN].key
     payer.pause()
     await wallet.perform(desk.chain, actions)
 
