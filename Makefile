@@ -75,7 +75,7 @@ ON_SERIALIZABLE := $(wildcard tests/contract/money/payouts/test_pay*.py) tests/c
 OF_SERVICES := accounts/test_own_accounts.py api/test_deadlines.py api/test_grpc_server.py \
 	idempotency/test_guarded_keys.py money/ledger/test_late_money.py rails/connection/test_nodes.py \
 	money/payments/test_builds.py money/payments/test_confirm.py money/payments/test_confirm_races.py \
-	money/payments/test_lists.py money/payments/test_lists_model.py rails/evm/test_lapsed_quotes.py rails/evm/test_strangers.py \
+	money/payments/test_lists.py money/payments/test_lists_model.py rails/evm/test_lapsed_quotes.py rails/evm/test_front_runners.py \
 	rails/pricing/test_prices.py sandbox/test_demo_accounts.py sandbox/test_triggers.py
 ON_POSTGRES := $(ON_SERIALIZABLE) $(OF_SERVICES:%=tests/contract/%) \
 	tests/e2e/accounts tests/e2e/api tests/e2e/evm tests/e2e/payments \
