@@ -231,10 +231,10 @@ def test_secrets_are_not_printed_without_a_terminal(tmp_path, command):
     secrets = [value for name, value in env.items() if name.endswith("_KEY")]
     secrets += [stored[name] for name in ("pepper", "operator_token", "relayer_key")]
     assert len(secrets) == 5
-    told_all = running.out + done.out + done.err
-    assert [secret for secret in secrets if secret in told_all] == []
-    assert "FLORIN_" not in told_all
-    assert str(running.home.demo_env_path) in told_all
+    all_output = running.out + done.out + done.err
+    assert [secret for secret in secrets if secret in all_output] == []
+    assert "FLORIN_" not in all_output
+    assert str(running.home.demo_env_path) in all_output
 
 
 def test_test_accounts_are_printed_once_on_a_terminal(tmp_path):

@@ -56,10 +56,10 @@ def test_export_goes_by_the_time_of_the_database(tmp_path, stores):
     """The next export reads the changes since then: a clock ahead of time would skip rows."""
     for place, shared in stores:
         reader = open_reader(place)
-        told_us = reader.time_us()
+        store_us = reader.time_us()
         reader.close()
-        assert (told_us is not None) is shared
-        assert told_us is None or abs(told_us - time.time_ns() // 1000) < HOUR_US
+        assert (store_us is not None) is shared
+        assert store_us is None or abs(store_us - time.time_ns() // 1000) < HOUR_US
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ async def running(request):
         yield started
 
 
-def check_told(answer, status: int, code: str | None = None) -> None:
+def check_deprecation(answer, status: int, code: str | None = None) -> None:
     assert answer.status == status
     assert answer.headers["deprecation"] == "@1771372800"
     assert answer.headers["link"] == LINK
@@ -29,25 +29,25 @@ def check_told(answer, status: int, code: str | None = None) -> None:
 
 
 async def test_every_answer_names_the_successor(running):
-    check_told(await running.call("GET", PATH), 200)
-    check_told(await running.call("GET", f"/{PATH}/"), 200)
-    check_told(await running.call("GET", f"{PATH}?limit=x"), 400, "invalid_params")
-    check_told(await running.call("GET", PATH, headers={}), 401, "missing_auth_headers")
+    check_deprecation(await running.call("GET", PATH), 200)
+    check_deprecation(await running.call("GET", f"/{PATH}/"), 200)
+    check_deprecation(await running.call("GET", f"{PATH}?limit=x"), 400, "invalid_params")
+    check_deprecation(await running.call("GET", PATH, headers={}), 401, "missing_auth_headers")
     unknown = await running.call("GET", "/v1/merchants/none/payments")
-    check_told(unknown, 404, "merchant_not_found")
+    check_deprecation(unknown, 404, "merchant_not_found")
     encoded = {**KEY, "Content-Encoding": "gzip"}
-    check_told(await running.call("GET", PATH, headers=encoded), 415, "invalid_params")
+    check_deprecation(await running.call("GET", PATH, headers=encoded), 415, "invalid_params")
 
 
 async def test_refusals_at_the_door_name_it_too(running):
     for more, status in ((b"", 400), (b"Host: a\r\nHost: b\r\n", 400)):
         reader, writer = await running.connect()
         writer.write(b"GET %s HTTP/1.1\r\n%s\r\n" % (PATH.encode(), more))
-        check_told(parse_response(await reader.read()), status, "invalid_params")
+        check_deprecation(parse_response(await reader.read()), status, "invalid_params")
     head = f"GET {PATH} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n".encode()
     reader, writer = await running.connect()
     writer.write(head + b"Api-Key: a\r\nApi-Key: a\r\n\r\n")
-    check_told(parse_response(await reader.read()), 400, "invalid_params")
+    check_deprecation(parse_response(await reader.read()), 400, "invalid_params")
 
 
 async def test_other_routes_do_not(running):
@@ -83,5 +83,5 @@ async def test_an_older_header_that_cannot_be_read(running, lines, code):
     reader, writer = await running.connect()
     head = f"GET {PATH} HTTP/1.1\r\nHost: lab\r\nConnection: close\r\n".encode()
     writer.write(head + lines + b"\r\n")
-    check_told(parse_response(await reader.read()), 400, code)
+    check_deprecation(parse_response(await reader.read()), 400, code)
     assert not running.service.seen

@@ -412,8 +412,8 @@ async def test_store_usage_is_never_below_that_of_a_single_bucket(engine, tmp_pa
         rows = await execute_beside(
             processes[0].store, tmp_path, "SELECT whole_us FROM shared_budget"
         )
-        untold_us = count * UNTOLD * 60_000_000 // RATE
-        assert rows[0][0] >= now_us + alone.get_refill_us("key_1", now_us) - untold_us
+        unreported_us = count * UNTOLD * 60_000_000 // RATE
+        assert rows[0][0] >= now_us + alone.get_refill_us("key_1", now_us) - unreported_us
         span = (now_us - began_us) * RATE // 60_000_000
         assert passed <= count * BURST + span + count * UNTOLD
 

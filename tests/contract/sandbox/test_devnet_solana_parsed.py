@@ -165,7 +165,7 @@ def test_parsed_token_account_shows_every_optional_field():
 
 
 @pytest.fixture
-async def told_twice(node):
+async def parsed_twice(node):
     """Return a payment's transaction, parsed and as it was sent."""
     steps = [
         set_compute_unit_price(1000),
@@ -182,8 +182,8 @@ async def told_twice(node):
     return result, raw
 
 
-async def test_parsed_payment_lists_its_accounts(told_twice):
-    result, raw = told_twice
+async def test_parsed_payment_lists_its_accounts(parsed_twice):
+    result, raw = parsed_twice
     message = result["transaction"]["message"]
     source, dest = str(get_token_account(BUYER.pubkey())), str(get_token_account(MERCHANT))
     stored = {key: value for key, value in raw["meta"].items() if key != "loadedAddresses"}
@@ -212,8 +212,8 @@ async def test_parsed_payment_lists_its_accounts(told_twice):
     ] == [PAYER]
 
 
-async def test_parsed_payment_lists_each_instruction(told_twice):
-    result, raw = told_twice
+async def test_parsed_payment_lists_each_instruction(parsed_twice):
+    result, raw = parsed_twice
     source, dest = str(get_token_account(BUYER.pubkey())), str(get_token_account(MERCHANT))
     price, created, paid, value, noted = result["transaction"]["message"]["instructions"]
     # a program that nodes do not parse

@@ -249,13 +249,13 @@ async def test_forms_and_pages_share_the_limit_of_an_address(tmp_path):
 
 
 async def test_data_is_deleted_when_its_time_is_over(desk):
-    till = await open_pos(desk)
-    await submit_form(desk, await till.url())
-    assert await till.pay() == "succeeded"
+    pos = await open_pos(desk)
+    await submit_form(desk, await pos.url())
+    assert await pos.pay() == "succeeded"
     desk.clock.advance(30 * DAY_S - 10)
-    later = await open_pos(desk, till.wallet)
+    later = await open_pos(desk, pos.wallet)
     assert (await later.option())["collectData"] is None
     desk.clock.advance(10)
     assert (await later.option())["collectData"] is not None
     desk.clock.advance(3600)
-    await wait_deleted(desk, till)
+    await wait_deleted(desk, pos)

@@ -12,7 +12,7 @@ from eth_account import Account
 from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.cli.exits import ExitStatus
 
-from tests.support.command_stage import CommandStage, parse_documents
+from tests.support.command_environment import CommandEnvironment, parse_documents
 from tests.support.commands import list_commands
 
 pytestmark = pytest.mark.long
@@ -28,17 +28,17 @@ COMMANDS = set(list_commands())
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory, forks) -> Iterator[CommandStage]:
+def stage(tmp_path_factory, forks) -> Iterator[CommandEnvironment]:
     folder = tmp_path_factory.mktemp("every")
     with forks.start_lasting("up", home=folder / "home") as up:
-        yield CommandStage(up, forks, folder)
+        yield CommandEnvironment(up, forks, folder)
         up.send_signal(signal.SIGTERM)
         assert up.wait_ended().status == 0
 
 
 # each command, with the member that its answer must have
 
-Try = Callable[[CommandStage], None]
+Try = Callable[[CommandEnvironment], None]
 TRIES: dict[str, Try] = {}
 
 
@@ -52,7 +52,7 @@ def tries(*commands: str) -> Callable[[Try], Try]:
 
 
 @tries("partners create", "partners list", "partners suspend", "partners resume")
-def partners(stage: CommandStage) -> None:
+def partners(stage: CommandEnvironment) -> None:
     (created,) = stage.run_json("partners", "create", "Tea & Co")
     assert created["status"] == "active"
     assert stage.run_json("partners", "suspend", created["id"])[0]["status"] == "suspended"
@@ -64,7 +64,7 @@ def partners(stage: CommandStage) -> None:
 
 
 @tries("keys create", "keys list", "keys set", "keys revoke")
-def keys(stage: CommandStage) -> None:
+def keys(stage: CommandEnvironment) -> None:
     words = ("keys", "create", "wallet", "--name=Purse", "--scope", "read")
     (created,) = stage.run_json(*words)
     key_id = created["key"]["keyId"]
@@ -84,14 +84,14 @@ def keys(stage: CommandStage) -> None:
 
 
 @tries("wallets register", "wallets list", "wallets revoke")
-def wallets(stage: CommandStage) -> None:
+def wallets(stage: CommandEnvironment) -> None:
     (created,) = stage.run_json("wallets", "register", "Purse")
     assert created["appId"] in json.dumps(stage.run_json("wallets", "list"))
     assert stage.run_json("wallets", "revoke", created["appId"])[0]["revokedAt"]
 
 
 @tries("merchants list", "merchants show", "merchants destinations")
-def merchants(stage: CommandStage) -> None:
+def merchants(stage: CommandEnvironment) -> None:
     own = stage.env["FLORIN_MERCHANT_ID"]
     (listed,) = stage.run_json("merchants", "list")
     assert own in {merchant["id"] for merchant in listed["merchants"]}
@@ -111,7 +111,7 @@ def merchants(stage: CommandStage) -> None:
 
 
 @tries("merchants import", "merchants status", "merchants bank")
-def merchants_of_the_operator(stage: CommandStage) -> None:
+def merchants_of_the_operator(stage: CommandEnvironment) -> None:
     (partner,) = stage.run_json("partners", "create", "Of merchants")
     who = (f"--partner={partner['id']}", "--name=Tea", "--email=tea@house.example")
     (created,) = stage.run_json("merchants", "import", "tea", *who)
@@ -122,7 +122,7 @@ def merchants_of_the_operator(stage: CommandStage) -> None:
 
 
 @tries("versions list", "versions pin")
-def versions(stage: CommandStage) -> None:
+def versions(stage: CommandEnvironment) -> None:
     (partner,) = stage.run_json("partners", "create", "Pinned")
     words = ("versions", "pin", PREVIEW, f"--partner={partner['id']}")
     assert stage.run_json(*words)[0]["version"] == PREVIEW
@@ -132,7 +132,7 @@ def versions(stage: CommandStage) -> None:
 
 
 @tries("customers export", "customers erase")
-def customers(stage: CommandStage) -> None:
+def customers(stage: CommandEnvironment) -> None:
     payment = stage.paid()
     payer = stage.run_json("payments", "show", payment)[0]["buyer"]["accountCaip10"]
     (stored,) = stage.run_json("customers", "export", payer)
@@ -141,7 +141,7 @@ def customers(stage: CommandStage) -> None:
 
 
 @tries("payments create", "payments list", "payments show", "payments cancel")
-def payments(stage: CommandStage) -> None:
+def payments(stage: CommandEnvironment) -> None:
     payment = stage.payment("--reference", "order-9", "--expires-in", "30m")
     (shown,) = stage.run_json("payments", "show", payment)
     assert (shown["referenceId"], shown["amount"]["value"]) == ("order-9", "1250")
@@ -160,7 +160,7 @@ def payments(stage: CommandStage) -> None:
 
 
 @tries("payments tail", "payments refund", "pay")
-def payments_that_are_paid(stage: CommandStage) -> None:
+def payments_that_are_paid(stage: CommandEnvironment) -> None:
     payment = stage.paid()
     (last,) = stage.run_json("payments", "tail", payment)
     assert (last["status"], last["version"]) == ("succeeded", 2)
@@ -180,7 +180,7 @@ def payments_that_are_paid(stage: CommandStage) -> None:
     assert stage.run_json("payments", "tail", "--after-version=1", status=ExitStatus.USAGE_ERROR)
 
 
-def parts_of_a_payment(stage: CommandStage) -> None:
+def parts_of_a_payment(stage: CommandEnvironment) -> None:
     payment = stage.paid()
     refund = ("payments", "refund", payment, "--yes")
     updates = stage.run_json(*refund, "--amount=5.00 USD", "--reason=a broken cup", "--wait")
@@ -202,7 +202,7 @@ def parts_of_a_payment(stage: CommandStage) -> None:
 
 
 @tries("payments held", "payments release", "payments return", "payments keep")
-def held(stage: CommandStage) -> None:
+def held(stage: CommandEnvironment) -> None:
     assert stage.run_json("payments", "held")[0]["heldPayments"] == []
     for verdict in ("release", "return", "keep"):
         words = ("payments", verdict, "held_1", "--note=so")
@@ -211,7 +211,7 @@ def held(stage: CommandStage) -> None:
 
 
 @tries("quarantine list", "quarantine retry", "quarantine resolve")
-def quarantine(stage: CommandStage) -> None:
+def quarantine(stage: CommandEnvironment) -> None:
     assert stage.run_json("quarantine", "list", "--all")[0]["items"] == []
     assert stage.run_json("quarantine", "retry", "--all")[0]["items"] == []
     assert stage.run_json("quarantine", "retry", status=ExitStatus.USAGE_ERROR)
@@ -221,7 +221,7 @@ def quarantine(stage: CommandStage) -> None:
 
 
 @tries("payouts list", "payouts create", "payouts refuse", "payouts resolve")
-def payouts(stage: CommandStage) -> None:
+def payouts(stage: CommandEnvironment) -> None:
     assert isinstance(stage.run_json("payouts", "list", "--all")[0]["payouts"], list)
     own, asset = stage.env["FLORIN_MERCHANT_ID"], stage.env["FLORIN_EVM_ASSET"]
     for words in (
@@ -235,7 +235,7 @@ def payouts(stage: CommandStage) -> None:
 
 
 @tries("ledger check", "ledger book", "ledger balances", "ledger entries")
-def ledger(stage: CommandStage) -> None:
+def ledger(stage: CommandEnvironment) -> None:
     payment = stage.paid()
     (checked,) = stage.run_json("ledger", "check")
     assert (checked["wrong"], checked["problems"]) == ([], [])
@@ -248,7 +248,7 @@ def ledger(stage: CommandStage) -> None:
 
 
 @tries("sanctions import", "sanctions list", "sanctions check", "sanctions remove")
-def sanctions(stage: CommandStage) -> None:
+def sanctions(stage: CommandEnvironment) -> None:
     file = stage.folder / "list.txt"
     file.write_text("0x" + "88" * 20 + "\n")
     (done,) = stage.run_json(
@@ -262,7 +262,7 @@ def sanctions(stage: CommandStage) -> None:
 
 
 @tries("leases list", "leases release")
-def leases(stage: CommandStage) -> None:
+def leases(stage: CommandEnvironment) -> None:
     (result,) = stage.run_json("leases", "list")
     first = result["leases"][0]
     assert (first["held"], bool(first["holder"])) == (True, True)
@@ -275,7 +275,7 @@ def leases(stage: CommandStage) -> None:
 
 
 @tries("executors list", "executors pause", "executors resume")
-def executors(stage: CommandStage) -> None:
+def executors(stage: CommandEnvironment) -> None:
     item = stage.run_json("executors", "list")[0]["executors"][0]["id"]
     assert stage.run_json("executors", "pause", item)[0]["paused"] is True
     assert stage.run_json("executors", "resume", item)[0]["paused"] is False
@@ -283,13 +283,13 @@ def executors(stage: CommandStage) -> None:
 
 
 @tries("faults list", "faults clear")
-def faults(stage: CommandStage) -> None:
+def faults(stage: CommandEnvironment) -> None:
     assert stage.run_json("faults", "list") == [{"faults": []}]
     assert stage.run_json("faults", "clear") == [{"ended": 0, "left": 0}]
 
 
 @tries("doctor", "demo", "migrate")
-def service(stage: CommandStage) -> None:
+def service(stage: CommandEnvironment) -> None:
     (result,) = stage.run_json("doctor")
     assert {check["problem"] for check in result["checks"]} == {None}
     *_, last = stage.run_json("demo")
@@ -300,7 +300,7 @@ def service(stage: CommandStage) -> None:
 
 
 @tries("export", "store backup", "store restore", "store copy", "chain list", "chain remove")
-def files(stage: CommandStage) -> None:
+def files(stage: CommandEnvironment) -> None:
     (done,) = stage.run_json("export", "--to", str(stage.folder / "export"))
     assert Path(done["manifest"]).exists()
     server = ("--server", stage.env["FLORIN_GRPC_TARGET"])
@@ -321,7 +321,7 @@ def files(stage: CommandStage) -> None:
 
 
 @tries("chain keystore", "chain add", "chain deploy")
-def chains(stage: CommandStage) -> None:
+def chains(stage: CommandEnvironment) -> None:
     password = {"FLORIN_KEYSTORE_PASSWORD": "so"}
     (created,) = stage.run_json("chain", "keystore", str(stage.folder / "key.json"), **password)
     assert (
@@ -345,7 +345,7 @@ def chains(stage: CommandStage) -> None:
 
 
 @tries("simulate")
-def simulated(stage: CommandStage) -> None:
+def simulated(stage: CommandEnvironment) -> None:
     home = stage.folder / "simulated"
     words = ("simulate", "--payments=3", "--days=1", "--merchants=1", "--json")
     done = stage.forks(*words, home=home)
@@ -354,7 +354,7 @@ def simulated(stage: CommandStage) -> None:
 
 
 @tries("receipt-keys list", "receipt-keys rotate", "receipt-keys revoke", "verify-receipt")
-def receipts(stage: CommandStage) -> None:
+def receipts(stage: CommandEnvironment) -> None:
     (created,) = stage.run_json("receipt-keys", "rotate")
     (result,) = stage.run_json("receipt-keys", "list")
     assert created["keyId"] in {key["keyId"] for key in result["keys"]}
@@ -371,7 +371,7 @@ def receipts(stage: CommandStage) -> None:
     *("webhooks create", "webhooks list", "webhooks pause", "webhooks resume"),
     *("webhooks rotate", "webhooks attempts", "webhooks replay", "webhooks delete", "trigger"),
 )
-def webhooks(stage: CommandStage) -> None:
+def webhooks(stage: CommandEnvironment) -> None:
     (partner,) = stage.run_json("partners", "create", "Hook & Co")
     words = ("webhooks", "create", "https://shop.example/hook", "--partner", partner["id"])
     (created,) = stage.run_json(*words)

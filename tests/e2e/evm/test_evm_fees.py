@@ -91,9 +91,9 @@ def fee_of(asset: str, price: int) -> int:
     return (WEI_OF_MILLIONTHS if asset == ETHER else MILLIONTHS) + price // 100
 
 
-async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency, asset, price):
-    await set_destinations(till.tenant, {asset: f"{CHAIN}:{MERCHANT}"})
-    treasury = await till.treasury()
+async def test_a_fee_goes_to_the_operator_in_the_same_transaction(pos, currency, asset, price):
+    await set_destinations(pos.tenant, {asset: f"{CHAIN}:{MERCHANT}"})
+    treasury = await pos.treasury()
     paid, earned, booked = (
         await pos.held(MERCHANT),
         await pos.held(treasury),
@@ -106,9 +106,9 @@ async def test_a_fee_goes_to_the_operator_in_the_same_transaction(till, currency
     assert await pos.booked("income:fee") == booked - fee
 
 
-async def test_treasury_holds_payments_without_a_merchant_destination(till, currency, asset, price):
-    treasury = await till.treasury()
-    held = await till.held(treasury)
-    await till.pay(currency)
-    assert await till.held(treasury) == held + price
-    assert await till.booked(f"merchant:{till.tenant.merchant.id}") == fee_of(asset, price) - price
+async def test_treasury_holds_payments_without_a_merchant_destination(pos, currency, asset, price):
+    treasury = await pos.treasury()
+    held = await pos.held(treasury)
+    await pos.pay(currency)
+    assert await pos.held(treasury) == held + price
+    assert await pos.booked(f"merchant:{pos.tenant.merchant.id}") == fee_of(asset, price) - price

@@ -38,9 +38,9 @@ async def pos(desk) -> EvmPos:
     chain = f"eip155:{DEVNET.chain_id}"
     assets = (f"erc20:{EURO}", f"erc20:{DEVNET.token.address}", "slip44:60")
     await set_destinations(tenant, {f"{chain}/{asset}": f"{chain}:{MERCHANT}" for asset in assets})
-    till = EvmPos(desk, tenant)
-    await desk.chain.fund(till.wallet.address)
-    return till
+    pos = EvmPos(desk, tenant)
+    await desk.chain.fund(pos.wallet.address)
+    return pos
 
 
 # Permit2
@@ -139,12 +139,12 @@ async def test_a_bad_permit_leaves_the_payment_payable(desk, pos):
     assert (await desk.wait_final(payment_id))["status"] == "succeeded"
 
 
-async def test_a_blocked_payer_is_declined(desk, till):
-    payment_id, option = await till.offer(EUR)
-    outputs = await till.perform(option)
-    before = await desk.chain.balance(till.wallet.address, EURO)
-    await block(desk, till.wallet.address)
-    answer = await till.confirm(payment_id, option, outputs)
+async def test_a_blocked_payer_is_declined(desk, pos):
+    payment_id, option = await pos.offer(EUR)
+    outputs = await pos.perform(option)
+    before = await desk.chain.balance(pos.wallet.address, EURO)
+    await block(desk, pos.wallet.address)
+    answer = await pos.confirm(payment_id, option, outputs)
     assert (answer["status"], answer["failureCode"]) == ("failed", "declined_user")
     assert await desk.chain.balance(pos.wallet.address, EURO) == before
 

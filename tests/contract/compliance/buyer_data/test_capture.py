@@ -395,7 +395,7 @@ async def test_a_gate_that_is_new_opens_a_form(desk, monkeypatch):
 async def test_customer_export_lists_collected_data_and_erasure_deletes_it(desk, pos):
     wallet = pos.wallet
     await submit_form(desk, await pos.url())
-    told_at = desk.now
+    collected_at = desk.now
     desk.clock.advance(10)
     second = await open_pos(desk, wallet)
     await second.fetch(collected={**DATA, "fullName": "Ada Two"})
@@ -405,8 +405,8 @@ async def test_customer_export_lists_collected_data_and_erasure_deletes_it(desk,
         pos.payment_id,
     ]
     assert json.loads(field_container[1].data_json) == DATA
-    assert field_container[1].collected_at.seconds == told_at
-    assert field_container[1].kept_until.seconds == told_at + 30 * DAY_S
+    assert field_container[1].collected_at.seconds == collected_at
+    assert field_container[1].kept_until.seconds == collected_at + 30 * DAY_S
     assert await pos.pay() == "succeeded"
     async with open_operator(desk.service) as operator:
         request = customer_pb2.EraseCustomerRequest(account=wallet.account)

@@ -79,18 +79,18 @@ async def test_a_new_payment_is_left_to_the_blocks_until_the_comparison_after_ne
 async def test_a_key_that_comes_back_is_picked_up_where_it_was_left(tmp_path, monkeypatch):
     async with open_settlement_harness(tmp_path, more=[SECOND]) as shop:
         first, second = shop.settler.context.senders.queues
-        begun: list[str] = []
+        started: list[str] = []
         start = type(first).start
 
-        async def started(queue):
-            begun.append(queue.key.address)
+        async def record_start(queue):
+            started.append(queue.key.address)
             await start(queue)
 
-        monkeypatch.setattr(type(first), "start", started)
+        monkeypatch.setattr(type(first), "start", record_start)
         shop.lab.clock.advance(9)
         await shop.turn()
-        assert begun == []
+        assert started == []
         await first.key.release_lease()
         shop.lab.clock.advance(9)
         await shop.turn()
-        assert begun == [first.key.address, second.key.address]
+        assert started == [first.key.address, second.key.address]

@@ -59,7 +59,7 @@ async def status_of(desk) -> system_pb2.ChainStatus:
     return result
 
 
-async def told_by_doctor(desk) -> list[tuple[str, str]]:
+async def read_doctor_report(desk) -> list[tuple[str, str]]:
     """Return each line of the doctor about the chain, and the problem in it."""
     settings = desk.service.settings
     keys = ChainKeyring(settings, desk.service.secrets)
@@ -81,7 +81,7 @@ async def test_the_operator_sees_each_node_by_its_host(own):
     status = await status_of(desk)
     assert [node.name for node in status.nodes] == ["127.0.0.1", "localhost"]
     assert [node.problem for node in status.nodes] == ["", ""]
-    results = await told_by_doctor(desk)
+    results = await read_doctor_report(desk)
     names = [what.split(" at block")[0] for what, _ in results]
     assert names == [f"{CHAIN} Own", "node 127.0.0.1", "node localhost"]
     assert [wrong for _, wrong in results] == ["", "", ""]
@@ -248,7 +248,7 @@ async def test_payment_succeeds_only_once_two_nodes_agree(own, monkeypatch):
     status = await wait_until(disagreeing)
     assert not status.healthy
     assert [bool(node.problem) for node in status.nodes] == [False, True]
-    _, *nodes = await told_by_doctor(desk)
+    _, *nodes = await read_doctor_report(desk)
     assert [bool(wrong) for _, wrong in nodes] == [False, True]
     assert "eth_getTransactionReceipt" in first.methods
     assert (await desk.ask("GET", path + "/status", app)).body["status"] == "processing"

@@ -11,7 +11,7 @@ from tests.support.command import CommandForks, CommandResult, RunningCommand
 
 
 @dataclass
-class CommandStage:
+class CommandEnvironment:
     """A running Florin, and a folder for the files of its commands."""
 
     up: RunningCommand
