@@ -321,7 +321,7 @@ def merchants_support(
 
     An empty text removes an address; an option that is left out keeps it.
 
-    Example: `florin merchants support mrch_1a2b --support-email help@tea.example`
+    Example: `florin merchants support mrch_1a2b --support-email help@b.c`
     """
     from florin_server.cli.accounts import merchants as command
 
