@@ -287,9 +287,9 @@ async def test_order_is_returned_to_the_merchant_as_written(desk, path, headers)
     assert {name: detail[name] for name in ORDERED} == ORDERED
     # maps have no order of their own: the answer is sorted
     assert list(detail["metadata"]) == sorted(ORDERED["metadata"])
-    for rows in ("/v1/payments?limit=1", "/v1/merchants/payments?limit=1"):
-        (row,) = (await desk.rest.call("GET", rows, merchant))["data"]
-        assert row["paymentId"] == created["paymentId"]
+    for path_of_list in ("/v1/payments?limit=200", "/v1/merchants/payments?limit=200"):
+        rows = (await desk.rest.call("GET", path_of_list, merchant))["data"]
+        (row,) = [row for row in rows if row["paymentId"] == created["paymentId"]]
         assert row["description"] == ORDERED["description"]
         assert row["metadata"] == ORDERED["metadata"]
 
@@ -300,6 +300,9 @@ async def test_quantity_is_one_unless_given(desk):
     )
     assert detail["lines"] == [{"name": "Tea", "quantity": 1, "amount": "1250"}]
     assert not {"description", "metadata"} & set(detail)
+
+
+BUYER_PAGES = ("", "/state", "/receipt")
 
 
 async def test_wallets_buyers_and_receipts_never_get_metadata_or_reference(desk):
@@ -315,12 +318,12 @@ async def test_wallets_buyers_and_receipts_never_get_metadata_or_reference(desk)
             assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
             receipt = f"{CREATE}/{offer.payment_id}/receipt"
             seen.append(await desk.ask("GET", receipt, desk.rest.merchant))
-        for path in (side, f"{side}/status"):
-            seen.append(await desk.ask("GET", path, desk.rest.wallet))
+        seen.append(await desk.ask("GET", side, desk.rest.wallet))
+        seen.append(await desk.ask("GET", f"{side}/status", desk.rest.wallet))
         options = {"accounts": [offer.wallet.account], "includePaymentInfo": True}
         seen.append(await desk.ask("POST", f"{side}/options", desk.rest.wallet, options))
-        for path in (offer.payment_id, f"{offer.payment_id}/state", f"{offer.payment_id}/receipt"):
-            seen.append(await desk.ask("GET", f"/{path}"))
+        pages = [await desk.ask("GET", f"/{offer.payment_id}{page}") for page in BUYER_PAGES]
+        seen += pages
     assert [answer.status for answer in seen if answer.status != 404] == [200] * (len(seen) - 1)
     assert not [answer.text for answer in seen if secret in answer.text]
 

@@ -317,9 +317,9 @@ def merchants_support(
     url: SupportUrlOption = None,
     home: HomeOption = None,
 ) -> None:
-    """Set the contact for questions of buyers, which the checkout page shows.
+    """Set the contact for questions of buyers.
 
-    An empty text removes an address; an option that is left out keeps it.
+    The checkout page shows it. An empty text removes an address; an option that is left out keeps it.
 
     Example: `florin merchants support mrch_1a2b --support-email help@b.c`
     """
