@@ -206,8 +206,8 @@ def describe_response_headers(operation: OpenApiOperation, status: int) -> JsonO
     if succeeded and get_access_rule(operation).idempotency:
         names.append("Idempotent-Replayed")
     rest = get_rest_rule(operation)
-    # what each operation reads decides whether it ignores a member
-    names += ["Florin-Ignored"] if operation.binding.has_body else []
+    # refusals are described together, for operations with and without a body
+    names += ["Florin-Ignored"] if operation.binding.has_body or not succeeded else []
     names += ["Deprecation"] if rest.deprecated_since else []
     names += ["Link"] if rest.successor else []
     report: JsonObject = {name: {"$ref": _REF + name} for name in names}
