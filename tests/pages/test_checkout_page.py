@@ -337,3 +337,78 @@ async def test_invalid_theme_is_ignored(desk, theme):
     page = (await desk.ask("GET", f"/{payment_id}?theme={theme}")).text
     assert '<html lang="en" dir="ltr">' in page
     assert "theme" not in page
+
+
+@pytest.fixture
+def rendered(monkeypatch) -> list[dict[str, Any]]:
+    """Return the values of each page that is rendered."""
+    values: list[dict[str, Any]] = []
+    render = checkout.render_page
+
+    def record(*args, **context):
+        values.append(context)
+        return render(*args, **context)
+
+    monkeypatch.setattr(checkout, "render_page", record)
+    return values
+
+
+async def test_page_gets_the_order_and_the_support_contact(desk, rendered):
+    tenant = await desk.tenant()
+    support = {"supportEmail": "help@tea.example", "supportUrl": "https://tea.example/help"}
+    path = f"/v1/merchants/{tenant.merchant.id}"
+    assert (await desk.ask("PATCH", path, tenant.headers, support)).status == 200
+    order = {
+        "description": HOSTILE_TEXT,
+        "lines": [{"name": HOSTILE_TEXT, "quantity": 2, "amount": "1250"}],
+        "metadata": {"secret": "m4rgin"},
+    }
+    answer = await desk.ask("POST", "/v1/payments", tenant.headers, {**ORDER, **order})
+    page = await desk.ask("GET", f"/{answer.body['paymentId']}")
+    (context,) = rendered
+    assert context["description"] == HOSTILE_TEXT
+    assert context["lines"] == [(HOSTILE_TEXT, 2, "12.50\xa0USD")]
+    assert (context["support_email"], context["support_url"]) == tuple(support.values())
+    assert (context["return_link"], context["prefers_universal_links"]) == (None, False)
+    assert "m4rgin" not in page.text + repr(context)
+    assert HOSTILE_TEXT not in page.text
+
+
+async def test_page_without_an_order_gets_empty_values(desk, rendered):
+    await desk.ask("GET", f"/{(await desk.rest.create(ORDER))['paymentId']}")
+    names = ("description", "lines", "support_email", "support_url", "return_link")
+    assert [rendered[0][name] or None for name in names] == [None] * 5
+
+
+@pytest.mark.parametrize(
+    ("query", "link", "universal"),
+    [
+        ("returnUrl=com.shop.app%3A%2F%2Fdone", ("com.shop.app://done?payment_id={id}", True), 0),
+        ("returnUrl=https%3A%2F%2Fevil.example", ("https://evil.example?payment_id={id}", True), 0),
+        (
+            "returnUrl=https%3A%2F%2Fshop.example",
+            ("https://shop.example?payment_id={id}", False),
+            0,
+        ),
+        ("returnUrl=javascript%3Aalert%281%29&preferUniversalLinks=1", None, 1),
+        ("returnUrl=javascript%253Aalert%25281%2529", None, 0),
+        ("returnUrl=a.b%3A%2F%2F1&returnUrl=a.b%3A%2F%2F2", None, 0),
+        ("returnUrl=a.b%3A%2F%2F%22%3E%3Cscript%3E&preferUniversalLinks=yes", None, 0),
+    ],
+)
+async def test_return_link_is_given_after_the_end_only(desk, rendered, query, link, universal):
+    checkout_urls = dict.fromkeys(("successUrl", "errorUrl"), "https://shop.example/end")
+    payment_id = (await desk.rest.create({**ORDER, "checkout": checkout_urls}))["paymentId"]
+    page = await desk.ask("GET", f"/{payment_id}?{query}")
+    # links of the page keep the options
+    for part in query.split("&") if link is not None else ():
+        assert html.escape(part) in page.text
+    path = f"/v1/payments/{payment_id}/cancel"
+    assert (await desk.ask("POST", path, desk.rest.merchant)).status == 200
+    page = await desk.ask("GET", f"/{payment_id}?{query}")
+    before, after = (context["return_link"] for context in rendered)
+    assert before is None
+    expected = link and (link[0].format(id=payment_id), link[1])
+    assert (after and (after.href, after.needs_tap)) == expected
+    assert {context["prefers_universal_links"] for context in rendered} == {bool(universal)}
+    assert '"><script>' not in page.text

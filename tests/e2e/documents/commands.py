@@ -73,3 +73,11 @@ async def completion(walk: NewcomerWalk, block: DocumentBlock) -> None:
     request = "COMP_WORDS='florin pay' COMP_CWORD=1 _FLORIN_COMPLETE=complete_bash florin"
     assert {"pay", "payments", "payouts"} <= {*(await walk.shell.run(request)).split()}
     assert "_florin_completion" in await walk.shell.run("complete -p florin; rm florin.bash")
+
+
+@step("docs/payments.md", "With an order", 0)
+async def payment_with_an_order(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    payment_id = (await walk.shell.run(block.text)).strip().rpartition("/")[2]
+    shown = json.loads(await walk.shell.run(f"florin payments show {payment_id} --json"))
+    assert [line["amount"] for line in shown["lines"]] == ["900", "350"]
+    assert shown["metadata"] == {"shift": "morning", "table": "7"}

@@ -13,7 +13,7 @@ from tests.support.documents import list_blocks
 from tests.support.http_stub import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.javascript import serve_script
 from tests.support.receiver import OK, WebhookReceiver, verify_public
-from tests.support.service_harness import open_service
+from tests.support.service_harness import ORDER, open_service
 from tests.support.until import wait_until
 from tests.support.webhook_merchant import PATH, WebhookMerchant
 
@@ -91,6 +91,16 @@ async def test_every_final_event_is_sent_with_the_earlier_versions(shop, outcome
     assert created["data"][outcome] is None
     assert (ended["data"]["status"], ended["data"]["is_final"]) == (outcome, True)
     assert ended["data"][outcome][f"{outcome}_at"] == ended["created_at"]
+
+
+async def test_snapshots_have_the_metadata_and_no_more_of_the_order(shop):
+    await shop.endpoint()
+    order = {**ORDER, "description": "Breakfast", "metadata": {"order": "1001"}}
+    await shop.service.rest.call("POST", "/v1/payments", shop.tenant.headers, order)
+    await shop.pay()
+    with_order, without = await shop.receiver.wait_events(2)
+    assert with_order["data"]["metadata"] == {"order": "1001"}
+    assert with_order["data"].keys() - without["data"].keys() == {"metadata"}
 
 
 async def test_refunds_are_sent_to_endpoints_that_ask_for_them(shop):

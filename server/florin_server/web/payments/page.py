@@ -17,6 +17,7 @@ from urllib.parse import quote
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payments.return_links import ReturnLink
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.money.payments.service.checkout import CheckoutTransaction, ConfirmationProgress
 from florin_server.money.payments.service.panel import SandboxPanel
@@ -83,6 +84,22 @@ class PaidAmount:
     network: str
 
 
+class CheckoutLine(NamedTuple):
+    """A line of the order; `value` is for all its pieces, in whole units of the payment."""
+
+    name: str
+    quantity: int
+    value: Decimal
+
+
+class LineView(NamedTuple):
+    """A line of the order as the page shows it."""
+
+    name: str
+    quantity: int
+    amount: str
+
+
 @dataclass(frozen=True, slots=True)
 class CheckoutRefund:
     """The refunds of a payment: `value` of `paid`, in whole units of the paid asset."""
@@ -100,7 +117,8 @@ class CheckoutData:
     `return_url` is the merchant's return URL, absolute and https. With `may_receive_money` money
     can still be on its way, and the page opens the URL only when the buyer taps it. `logo_path` is
     a path of this host, `wallets` are names of apps and their URL templates, `accent` is
-    `#rrggbb`, `refusal_key` is a message key.
+    `#rrggbb`, `refusal_key` is a message key. `support_email` and `support_url` are checked forms,
+    `return_link` leads to the app that opened the page.
     """
 
     id: str
@@ -127,6 +145,12 @@ class CheckoutData:
     refund: CheckoutRefund | None = None
     panel: SandboxPanel | None = None
     refusal_key: str = ""
+    description: str | None = None
+    lines: Sequence[CheckoutLine] = ()
+    support_email: str | None = None
+    support_url: str | None = None
+    return_link: ReturnLink | None = None
+    prefers_universal_links: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +199,12 @@ def render_checkout(
         transaction=checkout.transaction,
         panel=checkout.panel,
         refused=checkout.refusal_key,
+        description=checkout.description,
+        lines=_list_lines(checkout, translations),
+        support_email=checkout.support_email,
+        support_url=checkout.support_url,
+        return_link=checkout.return_link,
+        prefers_universal_links=checkout.prefers_universal_links,
         qr=qr.render_code(checkout.link, translations.plain("link.qr")) if open_ else "",
         script=_build_script_data(checkout, translations),
         script_texts=_load_script_texts(language),
@@ -196,6 +226,13 @@ def _list_views(checkout: CheckoutData) -> Sequence[StatusView]:
         shown = _REFUND_VIEWS[checkout.refund.progress]
     later = checkout.status is PaymentStatus.REQUIRES_ACTION
     return (shown, _VIEWS[PaymentStatus.PROCESSING]) if later else (shown,)
+
+
+def _list_lines(checkout: CheckoutData, translations: Translations) -> Sequence[LineView]:
+    return [
+        LineView(line.name, line.quantity, translations.format_amount(line.value, checkout.symbol))
+        for line in checkout.lines
+    ]
 
 
 def _build_context(checkout: CheckoutData, translations: Translations) -> _CheckoutContext:

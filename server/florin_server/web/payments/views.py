@@ -46,8 +46,14 @@ from florin_server.web.payments import page
 from florin_server.web.payments.page import (
     CheckoutChain,
     CheckoutData,
+    CheckoutLine,
     CheckoutRefund,
     PaidAmount,
+)
+from florin_server.web.payments.return_options import (
+    ReturnOptions,
+    find_payment_return_link,
+    parse_return_options,
 )
 from florin_server.web.refusal import to_refused_error
 
@@ -132,10 +138,11 @@ class CheckoutPages:
         language = negotiate_language(request)
         if wait_s := self._app.limits.count_page(request.peer):
             return render_rate_limit_page(request, wait_s)
+        return_options = parse_return_options(request.query)
         checkout = await find_checkout(self._app, link)
         if checkout is None:
             return render_unknown_payment_page(request)
-        checkout_data = await self._build_checkout(*checkout, refusal_key)
+        checkout_data = await self._build_checkout(*checkout, refusal_key, return_options)
         return page.render_checkout(
             checkout_data,
             language,
@@ -144,7 +151,11 @@ class CheckoutPages:
         )
 
     async def _build_checkout(
-        self, payment: Payment, merchant: Merchant, refusal_key: str
+        self,
+        payment: Payment,
+        merchant: Merchant,
+        refusal_key: str,
+        return_options: ReturnOptions,
     ) -> CheckoutData:
         app = self._app
         if payment.live not in self._registered_modes and not payment.status.is_final:
@@ -181,6 +192,12 @@ class CheckoutPages:
             refund=self._describe_refund(payment, refunds),
             panel=panel.find_panel(app, payment),
             refusal_key=refusal_key,
+            description=payment.description,
+            lines=_list_lines(payment, amount),
+            support_email=merchant.support_email,
+            support_url=merchant.support_url,
+            return_link=find_payment_return_link(checkout_settings, payment, return_options.url),
+            prefers_universal_links=return_options.prefers_universal_links,
         )
 
     def _describe_refund(
@@ -232,12 +249,21 @@ def _get_link(request: PlainRequest) -> str:
 
 
 def _build_appearance_query(request: PlainRequest) -> str:
-    """Return the query that keeps the language and the theme of a page."""
+    """Return the query that keeps the language and the theme of a page, and its way back."""
     language = request.get_parameter(PARAMETER)
     parameters = {PARAMETER: language if language in LANGUAGES else ""}
     parameters[theme.PARAMETER] = theme.get_theme(request)
+    parameters |= parse_return_options(request.query).to_parameters()
     query = urlencode({name: value for name, value in parameters.items() if value})
     return f"?{query}" if query else ""
+
+
+def _list_lines(payment: Payment, amount: money_pb2.Amount) -> Sequence[CheckoutLine]:
+    decimals = amount.display.decimals
+    return [
+        CheckoutLine(line.name, line.quantity, Decimal(line.amount).scaleb(-decimals))
+        for line in payment.lines
+    ]
 
 
 def _to_whole_units(amount: money_pb2.Amount) -> Decimal:

@@ -49,6 +49,10 @@ _PAYMENT = (
     payment_table.c.failure_code,
     payment_table.c.failure_detail,
     payment_table.c.cancelled_reason,
+    payment_table.c.description,
+    # as they were written
+    type_coerce(payment_table.c.lines, Text).label("lines"),
+    type_coerce(payment_table.c.metadata, Text).label("metadata"),
 )
 
 
@@ -81,6 +85,9 @@ class _Payment(NamedTuple):
     failure_code: FailureCode | None
     failure_detail: str | None
     cancelled_reason: CancellationReason | None
+    description: str | None
+    lines: str | None
+    metadata: str | None
 
 
 class _Event(NamedTuple):
