@@ -57,7 +57,7 @@ async def test_a_merchant_signs_in_creates_a_payment_and_refunds_it(desk, person
     assert "succeeded" in page
     assert "12.50\u00a0USD" in page
     assert "a test payment was set to succeed" in page
-    assert (await person.fill(payment, f"{payment}/refund")).location == payment
+    assert (await person.act(payment, f"{payment}/refund")).location == payment
     detail = await desk.ask("GET", f"/v1/payments/{payment.rpartition('/')[2]}", tenant.headers)
     assert detail.body["refund"]["status"] == "succeeded"
     assert "refund requested" in (await person.get(payment)).text
@@ -220,7 +220,7 @@ async def test_read_only_key_is_refused_changes(desk, person):
     _, secret = await desk.key(tenant.partner.id, scopes=("read",))
     await person.sign_in(secret)
     payment = place(tenant, await paid(desk, tenant))
-    result = await person.fill(payment, f"{payment}/refund")
+    result = await person.act(payment, f"{payment}/refund")
     assert result.status == 403
     assert "your sign-in does not allow this" in result.text
     # by which the log is searched
@@ -440,7 +440,9 @@ async def test_the_operator_makes_a_key_and_revokes_it(desk, operator, person):
     assert (await person.sign_in(secret[0])).status == 303
     key_id = secret[0].split("_")[3]
     hidden = await operator.hidden(path, f"{path}/keys/revoke")
-    await operator.send(f"{path}/keys/revoke", {**hidden, "key": key_id})
+    prompt = await operator.send(f"{path}/keys/revoke", {**hidden, "key": key_id})
+    assert (await person.get("/console")).status == 200
+    await operator.confirm(f"{path}/keys/revoke", prompt)
     assert (await person.get("/console")).status == 303
     # a fault can be corrected in the same form
     form = await operator.hidden(path, f"{path}/keys")
@@ -454,7 +456,8 @@ async def test_operator_pauses_and_resumes_executors(desk, operator):
     for action, word in (("pause", "paused"), ("resume", "active")):
         path = f"/console/executors/{action}"
         hidden = await operator.hidden("/console", path)
-        assert (await operator.send(path, hidden)).location == "/console"
+        sent = await operator.send(path, hidden)
+        assert (await operator.confirm(path, sent)).location == "/console"
         section = (await operator.get("/console")).text.partition(hidden["executor"])[2]
         assert word in section[:400]
 

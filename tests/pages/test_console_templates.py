@@ -28,6 +28,7 @@ from florin_server.web.console.charts import (
     build_charts,
     compute_totals,
 )
+from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import group_fields
 from florin_server.web.console.listing import PaymentFilters, build_csv
 from florin_server.web.console.operator.books import BalanceLine, LedgerAccountList
@@ -116,6 +117,12 @@ def merchants(word: str) -> dict[str, dict]:
             "path": "/x",
         },
         "error": {"message": word, "request_id": word},
+        "confirm": {
+            "question": ActionConfirmation(word, word, word, ((word, word),), word, word),
+            "fields": [(word, word)],
+            "typed_field": word,
+            "problem": word,
+        },
         **_webhooks(word),
     }
 

@@ -23,6 +23,7 @@ from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web.console import login
 from florin_server.web.console.calls import ConsoleRpcClient
+from florin_server.web.console.confirmation import Confirmer
 from florin_server.web.console.merchant import (
     create,
     merchants,
@@ -108,6 +109,17 @@ MERCHANT_FRESH_PATHS = frozenset(
         f"{webhooks.ENDPOINT_PATH}/remove",
     }
 )
+# forms that ask before they act: they move money, or something is lost or stops
+MERCHANT_CONFIRMS: Mapping[str, Confirmer] = {
+    f"{payment.PATH}/refund": payment.confirm_refund,
+    f"{payment.PATH}/cancel": payment.confirm_cancel,
+    f"{merchants.MERCHANT_PATH}/destinations": merchants.confirm_add,
+    f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/change": merchants.confirm_change,
+    f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/remove": merchants.confirm_remove,
+    f"{webhooks.ENDPOINT_PATH}/pause": webhooks.confirm_pause,
+    f"{webhooks.ENDPOINT_PATH}/rotate": webhooks.confirm_rotate,
+    f"{webhooks.ENDPOINT_PATH}/remove": webhooks.confirm_remove,
+}
 _OPERATOR_READS: Mapping[str, PageHandler] = {
     ROOT: status.show,
     payments.PATH: payments.show,
@@ -141,6 +153,19 @@ OPERATOR_WRITES: Mapping[str, PageHandler] = {
     f"{accounts.PATH}/keys/revoke": accounts.revoke_key,
     f"{accounts.PATH}/wallets/revoke": accounts.revoke_wallet,
     f"{all_webhooks.ENDPOINT_PATH}/pause": all_webhooks.pause,
+}
+OPERATOR_CONFIRMS: Mapping[str, Confirmer] = {
+    f"{ROOT}/executors/pause": status.confirm_pause,
+    f"{payouts.PATH}/new": payouts.confirm_create,
+    f"{payouts.PATH}/refuse": payouts.confirm_refuse,
+    f"{payouts.PATH}/resolve": payouts.confirm_resolve,
+    f"{held.PATH}/resolve": held.confirm_resolve,
+    f"{quarantine.PATH}/resolve": quarantine.confirm_resolve,
+    f"{books.PATH}/difference": books.confirm_difference,
+    f"{accounts.PATH}/partners/status": accounts.confirm_partner_status,
+    f"{accounts.PATH}/keys/revoke": accounts.confirm_revoke_key,
+    f"{accounts.PATH}/wallets/revoke": accounts.confirm_revoke_wallet,
+    f"{all_webhooks.ENDPOINT_PATH}/pause": all_webhooks.confirm_pause,
 }
 OPERATOR_FRESH_PATHS = frozenset(OPERATOR_WRITES) - {f"{all_webhooks.ENDPOINT_PATH}/pause"}
 
@@ -188,12 +213,20 @@ def build_merchant_routes(
     )
     once = {
         ("POST", path): console.wrap_write(
-            page, deduplicate=True, needs_fresh_sign_in=path in MERCHANT_FRESH_PATHS
+            page,
+            deduplicate=True,
+            needs_fresh_sign_in=path in MERCHANT_FRESH_PATHS,
+            confirm=MERCHANT_CONFIRMS.get(path),
         )
         for path, page in MERCHANT_WRITES_ONCE.items()
     }
     keyed = _build_routes(
-        console, _MERCHANT_READS, _MERCHANT_SCRIPT_READS, MERCHANT_WRITES, MERCHANT_FRESH_PATHS
+        console,
+        _MERCHANT_READS,
+        _MERCHANT_SCRIPT_READS,
+        MERCHANT_WRITES,
+        MERCHANT_FRESH_PATHS,
+        confirms=MERCHANT_CONFIRMS,
     )
     return {**keyed, **once}
 
@@ -238,7 +271,12 @@ def build_operator_routes(
     )
     console = Console(app, config, calls, _create_sessions(app, "operator", key))
     return _build_routes(
-        console, _OPERATOR_READS, _OPERATOR_SCRIPT_READS, OPERATOR_WRITES, OPERATOR_FRESH_PATHS
+        console,
+        _OPERATOR_READS,
+        _OPERATOR_SCRIPT_READS,
+        OPERATOR_WRITES,
+        OPERATOR_FRESH_PATHS,
+        confirms=OPERATOR_CONFIRMS,
     )
 
 
@@ -256,6 +294,8 @@ def _build_routes(
     script_reads: Mapping[str, PageHandler],
     writes: Mapping[str, PageHandler],
     fresh_paths: Container[str],
+    *,
+    confirms: Mapping[str, Confirmer],
 ) -> Routes:
     return {
         **login.build_routes(console),
@@ -267,7 +307,9 @@ def _build_routes(
         **{("GET", path): console.wrap_script_read(script_reads[path]) for path in script_reads},
         **{
             ("POST", path): console.wrap_write(
-                writes[path], needs_fresh_sign_in=path in fresh_paths
+                writes[path],
+                needs_fresh_sign_in=path in fresh_paths,
+                confirm=confirms.get(path),
             )
             for path in writes
         },

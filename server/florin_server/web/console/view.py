@@ -116,6 +116,12 @@ class Formatter:
             amount.value, amount.display.decimals, amount.display.asset_symbol
         )
 
+    def network(self, amount: money_pb2.Amount) -> str:
+        """Return the name of a token's network, or its CAIP-2 id; empty for a currency."""
+        if amount.display.HasField("network_name"):
+            return amount.display.network_name
+        return amount.unit.partition("/")[2].rpartition("/")[0]
+
     def whole(self, amount: money_pb2.Amount) -> str:
         """Return an amount as digits in whole units, as a form takes it."""
         try:
@@ -129,6 +135,13 @@ class Formatter:
         if configured_asset is None:
             return self._format_amount(value, *self._get_coin(asset))
         return self._format_amount(value, configured_asset.decimals, configured_asset.symbol)
+
+    def asset_name(self, asset: str) -> str:
+        """Return an asset as "USDC on Base"; its CAIP-19 id if it is unknown."""
+        configured = self._app.find_asset(asset)
+        if configured is None:
+            return asset
+        return f"{configured.symbol} on {configured.network_name}"
 
     def _get_coin(self, asset: str) -> tuple[int, str]:
         """Return decimals and symbol of an unlisted asset; native coins have 18, on Solana 9."""

@@ -11,6 +11,7 @@ from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.errors import validation_error
 from florin_server.domain.ledger.accounts import SINGLE_ACCOUNTS, LedgerAccountKind, parse_kind
+from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import FormValues, group_fields
 from florin_server.web.console.site import ConsoleRequest
 
@@ -145,6 +146,22 @@ def list_accounts(
 
 def _build_link(**query: str) -> str:
     return f"{PATH}?{urlencode({name: value for name, value in query.items() if value})}"
+
+
+async def confirm_difference(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before a difference is booked."""
+    form = console_request.form
+    return ActionConfirmation(
+        title="Book this difference as your deposit?",
+        button="Book as deposit",
+        back=f"{PATH}?check=1",
+        facts=(
+            ("Account", form.text("account")),
+            ("Asset", console_request.console.formatter.asset_name(form.text("asset"))),
+            ("Note", form.text("note") or "none"),
+        ),
+        warning="Book it only if the money is yours. Entries of the ledger are never changed.",
+    )
 
 
 async def book_difference(console_request: ConsoleRequest) -> PlainResponse:

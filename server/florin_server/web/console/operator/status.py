@@ -8,6 +8,7 @@ from florin.v1 import condition_pb2, ledger_pb2, system_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.ledger.accounts import wallet
+from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.operator.books import all_balances
 from florin_server.web.console.site import ROOT, ConsoleRequest
 
@@ -44,6 +45,26 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
             for executor in senders.executors
         },
         burn=await all_balances(console_request, ledger_pb2.ACCOUNT_KIND_EXPENSE),
+    )
+
+
+async def confirm_pause(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before an executor is paused."""
+    executor_id = console_request.form.text("executor")
+    listed = await console_request.call(
+        "OperatorService.ListExecutors", system_pb2.ListExecutorsRequest()
+    )
+    executors = [executor for executor in listed.executors if executor.id == executor_id]
+    return ActionConfirmation(
+        title="Pause this executor?",
+        button="Pause executor",
+        back=ROOT,
+        facts=(
+            ("Account", executor_id),
+            *(("Open transactions", str(executor.open_transactions)) for executor in executors),
+        ),
+        warning="Confirmed payments and payouts wait until you resume it. Authorizations of "
+        "buyers can end meanwhile.",
     )
 
 
