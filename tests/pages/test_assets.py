@@ -49,6 +49,19 @@ async def test_asset_is_compressed_for_clients_that_accept_gzip(desk, accept, pa
     assert (gzip.decompress(body) if packed else body) == (assets.FOLDER / NAME).read_bytes()
 
 
+async def test_font_is_served_from_this_host_with_its_license_in_the_package(desk):
+    url = assets.get_asset_url("site/inter.woff2")
+    status, headers, body = await fetched(desk, url, "gzip")
+    assert (status, headers["Content-Type"]) == (200, "font/woff2")
+    # the format is compressed already
+    assert "Content-Encoding" not in headers
+    assert body == (assets.FOLDER / "site/inter.woff2").read_bytes()
+    _, _, style = await fetched(desk, assets.get_asset_url(NAME))
+    assert b'url("inter.woff2")' in style
+    license_text = (assets.FOLDER / "site/inter.LICENSE.txt").read_text()
+    assert "SIL OPEN FONT LICENSE Version 1.1" in license_text
+
+
 async def test_asset_url_of_another_release_serves_the_current_file(desk):
     status, headers, _ = await fetched(desk, f"/assets/0123456789abcdef/{NAME}")
     assert (status, headers["Cache-Control"]) == (200, "no-cache")

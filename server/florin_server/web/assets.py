@@ -1,4 +1,4 @@
-"""Styles, scripts and pictures of pages: files beside this module, compressed once.
+"""Styles, scripts, pictures and the font of pages: files beside this module, compressed once.
 
 Their addresses contain a digest of all files, so that browsers can cache them forever: a change has
 a new address. A page of another release gets this release's file, uncached.
@@ -27,7 +27,10 @@ _CONTENT_TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".png": "image/png",
+    ".woff2": "font/woff2",
 }
+# formats that are compressed already
+_COMPRESSED: Final = frozenset({".png", ".woff2"})
 _HEADERS: Final = (
     (b"x-content-type-options", b"nosniff"),
     # a picture that is opened on its own runs no script either
@@ -118,7 +121,7 @@ def _load_files() -> Mapping[str, StaticFile]:
 def read_file(file: Path) -> StaticFile:
     """Return a file of a known content type; KeyError for another type."""
     body = file.read_bytes()
-    short = compress(body) if file.suffix != ".png" else None
+    short = compress(body) if file.suffix not in _COMPRESSED else None
     return StaticFile(body, short, _CONTENT_TYPES[file.suffix])
 
 

@@ -18,6 +18,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from florin_server.domain.text import escape_unsafe, escape_unsafe_texts
+from florin_server.web import glyphs
 from florin_server.web.assets import build_data_url, get_asset_url
 from florin_server.web.language import LANGUAGES
 
@@ -52,7 +53,13 @@ _TEMPLATES: Final = Environment(
 
 # empty unless a page passes a theme
 _TEMPLATES.globals.update(
-    asset=get_asset_url, icon=build_data_url("site/icon.svg"), languages=LANGUAGES, theme=""
+    asset=get_asset_url,
+    favicon=build_data_url("site/icon.svg"),
+    icon=glyphs.draw_icon,
+    coin=glyphs.draw_coin,
+    network=glyphs.draw_network,
+    languages=LANGUAGES,
+    theme="",
 )
 
 HttpHeaders = tuple[tuple[bytes, bytes], ...]

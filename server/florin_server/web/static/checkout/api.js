@@ -1,6 +1,6 @@
 // Calls of the documented API for wallets, with the page's own public app id.
 
-import { pageData } from "./checkout.js";
+import { pageData } from "./page.js";
 
 /**
  * @typedef {{value: string, display: {assetSymbol: string, decimals: number, networkName?: string | null}}} Amount
@@ -65,7 +65,7 @@ export async function actions(option) {
 
 /** Submits a wallet's answers; repeating the call only returns the status.
  * @param {Option} option @param {string[]} outputs
- * @returns {Promise<import("./checkout.js").State>} */
+ * @returns {Promise<import("./page.js").State>} */
 export function confirm(option, outputs) {
   const results = outputs.map((output) => ({ type: "walletRpc", data: [output] }));
   return post("confirm", { optionId: option.id, results });

@@ -1,62 +1,17 @@
 // The live checkout page: the payment's status by a stream or by polling, and the time left. Other
 // scripts are loaded on demand.
 
-/**
- * @typedef {{id: string, name: string, coin: string, coinName: string, node: string, explorer: string}} Chain
- * @typedef {{id: string, status: string, isFinal: boolean, expiresAt: number, now: number, pollInMs: number, appId: string, merchant: string, waits: boolean, language: string, chains: Chain[]}} PageData
- * @typedef {{status: string, isFinal: boolean, pollInMs?: number, expiresAt: number, confirmations?: {seen: number, needed: number}}} State
- */
+import { pageData, translate } from "./page.js";
 
-/** @param {string} id */
-const readData = (id) => JSON.parse(document.getElementById(id)?.textContent ?? "{}");
-
-/** @type {PageData} */
-export const pageData = readData("page-data");
-/** @type {Record<string, string>} */
-const texts = readData("texts");
-
-/**
- * Returns a text with its values; the direction of a value does not affect its surroundings.
- * @param {string} key
- * @param {Record<string, string | number>} [values]
- */
-export function translate(key, values = {}) {
-  return (texts[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => `\u2068${values[name] ?? ""}\u2069`);
-}
-
-/** Returns a duration in the language of the page, such as "15 seconds". @param {number} seconds */
-export function duration(seconds) {
-  const unit = /** @type {const} */ ({ style: "unit", unit: "second", unitDisplay: "long" });
-  return new Intl.NumberFormat(pageData.language, unit).format(seconds);
-}
+/** @typedef {import("./page.js").State} State */
 
 /** @param {string} id */
 const find = (id) => document.getElementById(id);
 
 /** Shows a note; an empty text removes it. @param {string} text */
-export function note(text) {
+function note(text) {
   const place = find("note");
   if (place !== null && place.textContent !== text) place.textContent = text;
-}
-
-const SENT = `florin.sent.${pageData.id}`;
-
-/** Remembers for later pages that a wallet of this browser signed or sent something. */
-export function noteSent() {
-  try {
-    sessionStorage.setItem(SENT, "1");
-  } catch {
-    // without storage, the server still knows what was submitted
-  }
-}
-
-/** Returns true if a wallet of this browser signed or sent something for this payment. */
-export function hasSent() {
-  try {
-    return sessionStorage.getItem(SENT) !== null;
-  } catch {
-    return false;
-  }
 }
 
 // the server's clock counts, not the buyer's
@@ -73,7 +28,7 @@ let next;
 let ticking;
 
 /** Shows a state. @param {State} state */
-export function apply(state) {
+function apply(state) {
   if (over) return;
   connected(true);
   if (state.status !== status && !state.isFinal) {
@@ -198,7 +153,7 @@ function paying() {
     try {
       const { begin } = await import("./wallets.js");
       button.hidden = true;
-      begin();
+      begin(apply);
     } catch {
       connected(false);
     }
@@ -227,8 +182,6 @@ if (over) {
   addEventListener("online", () => void poll());
   listen();
   if (status === "processing") schedulePoll();
-  addEventListener("online", () => void poll());
-  addEventListener("offline", () => connected(false));
   // a page from the browser's cache can be out of date
   addEventListener("pageshow", (event) => event.persisted && void poll());
 }

@@ -1,6 +1,6 @@
 // Wallets of EVM chains in this browser: found by EIP-6963, called by EIP-1193.
 
-import { pageData } from "./checkout.js";
+import { pageData } from "./page.js";
 
 /**
  * @typedef {{request(call: {method: string, params?: unknown[]}): Promise<unknown>, on?(event: string, listener: () => void): void, removeListener?(event: string, listener: () => void): void}} Provider

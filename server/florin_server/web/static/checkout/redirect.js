@@ -1,6 +1,6 @@
 // The end of a payment: notifies apps that show this page, and returns buyers to the shop.
 
-import { duration, hasSent, pageData, translate } from "./checkout.js";
+import { duration, hasSent, pageData, translate } from "./page.js";
 
 const SECONDS = 3;
 const KEY = `florin.stay.${pageData.id}`;

@@ -1,8 +1,8 @@
 // Wallets of Solana in this browser, by the Wallet Standard. Transactions are opaque bytes: they go
 // to the wallet, and its signed bytes go to the server.
 
-import { pageData } from "./checkout.js";
 import { WalletError } from "./evm.js";
+import { pageData } from "./page.js";
 
 /**
  * @typedef {{address: string, chains: readonly string[]}} Account

@@ -2,13 +2,14 @@
 // submit the result. Every error leads to a step from which the buyer can continue.
 
 import * as api from "./api.js";
-import { apply, duration, noteSent, pageData, translate } from "./checkout.js";
 import * as evm from "./evm.js";
+import { duration, noteSent, pageData, translate } from "./page.js";
 import * as solana from "./solana.js";
 
 /**
  * @typedef {import("./evm.js").Wallet} Wallet
  * @typedef {import("./api.js").Option} Option
+ * @typedef {import("./page.js").State} State
  */
 
 const place = /** @type {HTMLElement} */ (document.getElementById("wallets"));
@@ -32,6 +33,8 @@ const REFUSALS = new Map([
 ]);
 /** @type {(() => void) | undefined} */
 let unwatch;
+/** @type {(state: State) => void} */
+let showState;
 let working = false;
 // counts the steps shown: a waiting function stops when the buyer moved on
 let steps = 0;
@@ -276,7 +279,7 @@ async function handIn(wallet, option, outputs, sent) {
     const state = await api.confirm(option, outputs);
     unwatch?.();
     show("");
-    apply(state);
+    showState(state);
   } catch (error) {
     working = false;
     const lost = error instanceof api.ApiError && error.code === "unreachable";
@@ -287,8 +290,10 @@ async function handIn(wallet, option, outputs, sent) {
   }
 }
 
-/** Finds the wallets, and lets the buyer choose. */
-export function begin() {
+/** Finds the wallets, and lets the buyer choose.
+ * @param {(state: State) => void} apply shows the payment's state after it changed */
+export function begin(apply) {
+  showState = apply;
   const add = (/** @type {Wallet} */ wallet) => {
     wallets.push(wallet);
     if (!working && place.querySelector(".choice") === null) choose();
