@@ -45,7 +45,7 @@ async def test_a_merchant_signs_in_creates_a_payment_and_refunds_it(desk, person
     tenant = await desk.tenant()
     assert (await person.get("/console")).location == "/console/login?back=%2Fconsole"
     assert (await person.sign_in(tenant.secret)).location == "/console"
-    assert "Test mode" in (await person.get("/console")).text
+    assert "Test mode: no real money moves" in (await person.get("/console")).text
     form = {"merchant": tenant.merchant.id, "amount": "12.50", "unit": "iso4217/USD"}
     created = await person.fill(
         "/console/payments/new", "/console/payments/new", **form, reference="order-7"
@@ -54,13 +54,13 @@ async def test_a_merchant_signs_in_creates_a_payment_and_refunds_it(desk, person
     assert (created.status, payment.rpartition("/")[0]) == (303, place(tenant, "").rstrip("/"))
     await person.fill(payment, f"{payment}/simulate", outcome="succeeded")
     page = (await person.get(payment)).text
-    assert "succeeded" in page
+    assert '<span class="word">Paid</span>' in page
     assert "12.50\u00a0USD" in page
-    assert "a test payment was set to succeed" in page
+    assert "A test payment was set to succeed" in page
     assert (await person.act(payment, f"{payment}/refund")).location == payment
     detail = await desk.ask("GET", f"/v1/payments/{payment.rpartition('/')[2]}", tenant.headers)
     assert detail.body["refund"]["status"] == "succeeded"
-    assert "refund requested" in (await person.get(payment)).text
+    assert "Refund requested" in (await person.get(payment)).text
 
 
 async def test_repeated_create_form_creates_a_single_payment(desk, person):
@@ -275,8 +275,14 @@ async def test_console_shows_live_or_test_mode(desk, person, bare):
     other = ConsoleUser(bare, desk.rest.base)
     await person.sign_in(live.secret)
     await other.sign_in(test.secret)
-    assert "Live: real money moves" in (await person.get("/console")).text
-    assert "Test mode: no real money moves" in (await other.get("/console")).text
+    assert (
+        'Live<span class="visually-hidden">: real money moves'
+        in (await person.get("/console")).text
+    )
+    assert (
+        'Test<span class="visually-hidden"> mode: no real money moves'
+        in (await other.get("/console")).text
+    )
 
 
 async def test_every_text_is_a_text(desk, person):
@@ -318,8 +324,12 @@ async def test_the_overview_has_every_currency(desk, person):
     await person.sign_in(tenant.secret)
     page = (await person.get("/console")).text
     assert "Volume in USD" in page
-    assert "Volume in EUR" in page
-    totals = page.partition("<h2>Totals</h2>")[2]
+    switch = dict(re.findall(r'href="(/console\?days=7&amp;unit=[^"]+)"[^>]*>(\w+)<', page))
+    assert list(switch.values()) == ["USD", "EUR"]
+    euros = (await person.get(list(switch)[1].replace("&amp;", "&"))).text
+    assert "Volume in EUR" in euros
+    assert "1,250.00\u00a0EUR" in euros.partition("Show figures")[2].partition("</table>")[0]
+    totals = page.partition('<h2 id="totals">Totals</h2>')[2]
     rows = re.findall(r"<bdi>(.+?)</bdi></td><td.*?>(\d+)</td><td.*?>(.+?)</td>", totals)
     assert rows == [("USD", "2", "19.50\u00a0USD"), ("EUR", "1", "1,250.00\u00a0EUR")]
 
@@ -332,7 +342,9 @@ async def test_a_list_has_every_filter_of_the_api(desk, person):
     await person.sign_in(tenant.secret)
 
     async def count(query: str) -> int:
-        return (await person.get(f"/console/payments?{query}")).text.count("<tr data-id=")
+        return (await person.get(f"/console/payments?{query}")).text.count(
+            '<tr class="go" data-id='
+        )
 
     assert await count("") == 4
     assert await count("status=succeeded") == 3
@@ -352,7 +364,7 @@ async def test_rows_report_the_current_payment_status(desk, person):
     payment_id = await paid(desk, tenant)
     await person.sign_in(tenant.secret)
     result = json.loads((await person.get("/console/payments/rows?")).text)
-    assert result == [{"id": payment_id, "status": "succeeded", "badgeClass": "good"}]
+    assert result == [{"id": payment_id, "status": "Paid"}]
 
 
 @pytest.mark.parametrize(
@@ -411,7 +423,7 @@ async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, opera
     assert (await operator.get("/console/books?kind=no")).status == 400
     assert (await operator.get(rows[1].replace("&amp;", "&"))).status == 200
     page = (await operator.get(f"/console/payments/{payment_id}")).text
-    assert "a test payment was set to succeed" in page
+    assert "A test payment was set to succeed" in page
     assert (await operator.get("/console/payments/pay_none")).status == 404
     result = await operator.get(f"/console/payments/find?id={payment_id}")
     assert result.location == f"/console/payments/{payment_id}"
@@ -453,13 +465,13 @@ async def test_the_operator_makes_a_key_and_revokes_it(desk, operator, person):
 
 async def test_operator_pauses_and_resumes_executors(desk, operator):
     await operator.sign_in(token(desk))
-    for action, word in (("pause", "paused"), ("resume", "active")):
+    for action, word in (("pause", "Paused"), ("resume", "Active")):
         path = f"/console/executors/{action}"
         hidden = await operator.hidden("/console", path)
         sent = await operator.send(path, hidden)
         assert (await operator.confirm(path, sent)).location == "/console"
         section = (await operator.get("/console")).text.partition(hidden["executor"])[2]
-        assert word in section[:400]
+        assert f'<span class="word">{word}</span>' in section.partition("</tr>")[0]
 
 
 async def test_the_operators_console_is_for_this_machine(operator):

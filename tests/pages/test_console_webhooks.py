@@ -131,7 +131,7 @@ async def test_foreign_endpoint_is_neither_visible_nor_changeable(desk, person, 
         assert result.status == 404, deed
     result = await person.fill(PATH, PATH, url="https://a.example/", merchant=owner.merchant.id)
     assert result.status == 404
-    assert "active" in (await owned.get(page)).text
+    assert '<span class="word">Active</span>' in (await owned.get(page)).text
 
 
 async def test_a_key_that_only_reads_makes_none(desk, person):

@@ -87,7 +87,7 @@ async def _sign_in(page: Page, base: str, secret: str) -> str:
     await page.goto(f"{base}/console")
     await page.get_by_label("Sign in with").fill(secret)
     await page.get_by_role("button", name="Sign in").click()
-    await page.get_by_role("button", name="Sign out").wait_for()
+    await page.locator("main.work").wait_for()
     return str(URL(page.url).origin())
 
 

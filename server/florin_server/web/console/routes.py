@@ -47,6 +47,8 @@ from florin_server.web.console.site import (
     ROOT,
     Console,
     ConsoleConfig,
+    NavGroup,
+    NavLink,
     PageHandler,
 )
 
@@ -170,6 +172,39 @@ OPERATOR_CONFIRMS: Mapping[str, Confirmer] = {
 OPERATOR_FRESH_PATHS = frozenset(OPERATOR_WRITES) - {f"{all_webhooks.ENDPOINT_PATH}/pause"}
 
 
+_MERCHANT_GROUPS = (
+    NavGroup(
+        "",
+        (
+            NavLink(ROOT, "Overview", "home"),
+            NavLink(own_payments.PATH, "Payments", "list"),
+            NavLink(create.PATH, "New payment", "link"),
+            NavLink(merchants.PATH, "Merchants", "shop"),
+        ),
+    ),
+    NavGroup("Developers", (NavLink(webhooks.PATH, "Webhooks", "hook"),)),
+)
+_OPERATOR_GROUPS = (
+    NavGroup("", (NavLink(ROOT, "Status", "pulse"), NavLink(payments.PATH, "Payments", "list"))),
+    NavGroup(
+        "Money",
+        (
+            NavLink(payouts.PATH, "Payouts", "payout"),
+            NavLink(held.PATH, "Held money", "hold"),
+            NavLink(books.PATH, "Books", "book"),
+        ),
+    ),
+    NavGroup(
+        "System",
+        (
+            NavLink(quarantine.PATH, "Quarantine", "alert"),
+            NavLink(accounts.PATH, "Accounts and keys", "key"),
+            NavLink(all_webhooks.PATH, "Webhooks", "hook"),
+        ),
+    ),
+)
+
+
 def build_merchant_routes(
     app: _Context, secret_backend: RpcBackend, key_id_backend: RpcBackend, key: bytes
 ) -> Routes:
@@ -193,13 +228,7 @@ def build_merchant_routes(
     config = ConsoleConfig(
         name="merchant",
         credential_name="an API key",
-        links=(
-            (ROOT, "Overview"),
-            (own_payments.PATH, "Payments"),
-            (create.PATH, "New payment"),
-            (merchants.PATH, "Merchants"),
-            (webhooks.PATH, "Webhooks"),
-        ),
+        groups=_MERCHANT_GROUPS,
         verify_secret=verify_secret,
         build_metadata=lambda session: (("api-key", session.holder),),
         has_idempotency_keys=True,
@@ -254,16 +283,7 @@ def build_operator_routes(
     config = ConsoleConfig(
         name="operator",
         credential_name="the operator's token",
-        links=(
-            (ROOT, "Status"),
-            (payments.PATH, "Payments"),
-            (payouts.PATH, "Payouts"),
-            (held.PATH, "Held money"),
-            (quarantine.PATH, "Quarantine"),
-            (books.PATH, "Books"),
-            (accounts.PATH, "Accounts"),
-            (all_webhooks.PATH, "Webhooks"),
-        ),
+        groups=_OPERATOR_GROUPS,
         verify_secret=verify_secret,
         build_metadata=credential,
         has_idempotency_keys=False,

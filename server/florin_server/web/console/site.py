@@ -7,9 +7,9 @@ redirected to the sign-in page, and from there back.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from google.protobuf.message import Message
@@ -73,6 +73,21 @@ class SecretVerifier(Protocol):
         ...
 
 
+class NavLink(NamedTuple):
+    """A link of the navigation, with its icon."""
+
+    path: str
+    name: str
+    sign: str
+
+
+class NavGroup(NamedTuple):
+    """Links of the navigation below a heading; the first group has none."""
+
+    name: str
+    links: Sequence[NavLink]
+
+
 @dataclass(frozen=True, slots=True)
 class ConsoleConfig:
     """One of the two consoles.
@@ -85,7 +100,7 @@ class ConsoleConfig:
 
     name: str
     credential_name: str
-    links: tuple[tuple[str, str], ...]
+    groups: tuple[NavGroup, ...]
     verify_secret: SecretVerifier
     build_metadata: Callable[[ConsoleSession], Metadata]
     has_idempotency_keys: bool

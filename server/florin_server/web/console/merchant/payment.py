@@ -16,8 +16,12 @@ from grpc_rest_gateway.rpc import CallError, MessageStream
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import parse_choice, parse_minor_units
+from florin_server.web.console.payment_links import find_explorer_url, find_receipt_url
+from florin_server.web.console.pills import list_payment_pills
 from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.console.timeline import list_steps
 from florin_server.web.console.view import Formatter
+from florin_server.web.payments.qr import render_code
 
 PATH = "/console/merchants/{merchant_id}/payments/{payment_id}"
 _OUTCOMES = {
@@ -41,7 +45,13 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         "merchant/payment",
         f"Payment {console_request.console.formatter.short(payment.payment_id)}",
         payment=payment,
-        events=past.events,
+        steps=list_steps(console_request.console.formatter, past.events, payment.refunds),
+        explorer=find_explorer_url(console_request, payment),
+        receipt=find_receipt_url(payment),
+        code=None
+        if payment.is_final
+        else render_code(payment.gateway_url, "QR code of the payment link"),
+        pills=list_payment_pills(),
         outcomes=_OUTCOMES,
         rest=_find_refundable(payment),
         can_cancel=payment.status == payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION,
@@ -107,10 +117,8 @@ async def _stream_states(
 
 
 def _to_state_event(formatter: Formatter, message: Any) -> PlainEvent:
-    status = formatter.state("payment", message.payment.status)
     state = {
-        "status": status,
-        "badgeClass": formatter.badge_class(status),
+        "status": formatter.payment_pill(message.payment).word,
         "isFinal": message.payment.is_final,
     }
     return PlainEvent(message.version, orjson.dumps(state))

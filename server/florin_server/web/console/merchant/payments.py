@@ -5,6 +5,7 @@ from __future__ import annotations
 from florin.v1 import account_pb2, listing_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
+from florin_server.web.console.list_controls import build_controls
 from florin_server.web.console.listing import (
     FILE_ROWS_MAX,
     ROWS_MAX,
@@ -33,6 +34,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         partners=(),
         choices=list_filter_choices(console_request, live=console_request.session.live),
         path=PATH,
+        **build_controls(filters),
     )
 
 
