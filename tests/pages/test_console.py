@@ -425,7 +425,7 @@ async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, opera
     page = (await operator.get(f"/console/payments/{payment_id}")).text
     assert "A test payment was set to succeed" in page
     assert (await operator.get("/console/payments/pay_none")).status == 404
-    result = await operator.get(f"/console/payments/find?id={payment_id}")
+    result = await operator.get(f"/console/search?q={payment_id}")
     assert result.location == f"/console/payments/{payment_id}"
     # its cookie opens nothing elsewhere, and its pages are not there
     person.cookie = operator.cookie.replace("florin_operator", "florin_console")

@@ -152,6 +152,7 @@ def merchants(word: str) -> dict[str, dict]:
             "assets": {word: word},
             "path": "/x",
         },
+        "search": {"text": word, "rows": listed.data},
         "error": {"message": word, "request_id": word},
         "confirm": {
             "question": ActionConfirmation(word, word, word, ((word, word),), word, word),

@@ -21,7 +21,7 @@ from florin_server.domain.accounts.credentials import parse_key
 from florin_server.limits.context import LimitContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
-from florin_server.web.console import login
+from florin_server.web.console import login, search
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.confirmation import Confirmer
 from florin_server.web.console.merchant import (
@@ -71,6 +71,7 @@ _MERCHANT_READS: Mapping[str, PageHandler] = {
     own_payments.PATH: own_payments.show,
     f"{own_payments.PATH}/export": own_payments.download_csv,
     create.PATH: create.show,
+    search.PATH: search.search_own,
     payment.PATH: payment.show,
     merchants.PATH: merchants.show,
     merchants.MERCHANT_PATH: merchants.show_merchant,
@@ -126,8 +127,8 @@ _OPERATOR_READS: Mapping[str, PageHandler] = {
     ROOT: status.show,
     payments.PATH: payments.show,
     f"{payments.PATH}/export": payments.download_csv,
-    f"{payments.PATH}/find": payments.find_payment,
     payments.PAYMENT_PATH: payments.show_payment,
+    search.PATH: search.search_all,
     payouts.PATH: payouts.show,
     held.PATH: held.show,
     quarantine.PATH: quarantine.show,

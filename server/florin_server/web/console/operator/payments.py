@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 from florin.v1 import ledger_pb2, listing_pb2, partner_pb2, trace_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
@@ -93,15 +91,6 @@ async def show_payment(console_request: ConsoleRequest) -> PlainResponse:
         explorer=find_explorer_url(console_request, traced.payment),
         transactions=traced.transactions,
         entries=booked.entries,
-    )
-
-
-async def find_payment(console_request: ConsoleRequest) -> PlainResponse:
-    """Redirect to the page of a payment by its id or link."""
-    return console_request.redirect_to(
-        PAYMENT_PATH.format(
-            payment_id=quote(console_request.query.get("id", "").strip(), "") or "none"
-        )
     )
 
 
