@@ -354,6 +354,12 @@ async def test_a_list_has_every_filter_of_the_api(desk, person):
     assert await count("from=2000-01-01T00:00&sort=amount&dir=asc") == 4
     assert await count(f"merchant={tenant.merchant.id}") == 4
     assert await count("network=eip155:1") == 0
+    for query in ("", "status=succeeded"):
+        page = (await person.get(f"/console/payments?{query}")).text
+        tabs = re.findall(r"(\w[\w ]*)<small class=\"num\">(\d+)</small>", page)
+        assert tabs == [("All", "4"), ("Paid", "3"), ("Open", "1"), ("Not paid", "0")]
+    page = (await person.get("/console/payments?reference=order-2")).text
+    assert 'Paid<small class="num">1</small>' in page
     for bad in ("status=x", "from=x", "sort=x", "reference=ab", "cursor=x", "dir=up"):
         result = await person.get(f"/console/payments?{bad}")
         assert (result.status, 'role="alert"' in result.text) == (400, True), bad

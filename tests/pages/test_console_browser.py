@@ -73,7 +73,7 @@ async def test_from_the_sign_in_to_a_refund_by_keyboard_alone(desk, browser):
         await reach(page, "Sign in with")
         await page.keyboard.type(tenant.secret)
         await page.keyboard.press("Enter")
-        await expect(page.get_by_role("heading", name="Payments")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Payments", exact=True)).to_be_visible()
         await reach(page, "New payment")
         await page.keyboard.press("Enter")
         await expect(page.get_by_role("heading", name="New payment")).to_be_visible()
@@ -123,7 +123,16 @@ async def pages(desk, browser) -> list[tuple[str, str]]:
     endpoint = f"/console/webhooks/{created_created.body['endpoint']['id']}"
     merchant = f"/console/merchants/{tenant.merchant.id}"
     own = ("/console", "/console/payments?status=succeeded", "/console/payments/new")
-    more = ("/console/merchants", merchant, f"{merchant}/payments/{payment_id}", f"{merchant}x")
+    searches = ("/console/search?q=12.50", "/console/search?q=no+such+order")
+    none = "/console/payments?reference=no+such+order"
+    more = (
+        *searches,
+        none,
+        "/console/merchants",
+        merchant,
+        f"{merchant}/payments/{payment_id}",
+        f"{merchant}x",
+    )
     theirs = ("/console", f"/console/payments?partner={tenant.partner.id}", "/console/payouts")
     remaining = (
         "/console/held",
@@ -164,6 +173,83 @@ async def test_everybody_can_use_every_page(desk, browser, theme):
         # a merchant that does not exist
         assert all("404" in complaint for complaint in person.complaints), person.complaints
         person.complaints.clear()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_menu_dialogs_and_questions_are_usable_on_a_phone(desk, browser, theme):
+    tenant = await desk.tenant()
+    await succeed(desk, tenant, payment_id := await created(desk, tenant))
+    async with open_visitor(
+        browser, color_scheme=theme, viewport={"width": 320, "height": 640}
+    ) as person:
+        page = await signed_in(person, desk.rest.base, tenant.secret)
+        await page.get_by_role("button", name="Menu").click()
+        await expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+        assert await list_violations(page) == []
+        await page.keyboard.press("Escape")
+        await expect(page.get_by_role("button", name="Sign out")).to_be_hidden()
+        await page.goto(f"{own(page)}/console/payments")
+        await page.get_by_role("button", name="Filter").click()
+        assert await list_violations(page) == []
+        await page.goto(f"{own(page)}/console/merchants/{tenant.merchant.id}/payments/{payment_id}")
+        await page.get_by_role("button", name="Refund", exact=True).click()
+        assert await list_violations(page) == []
+        await page.get_by_role("button", name="Continue").click()
+        await expect(page.get_by_role("heading", name="Refund 12.5")).to_be_visible()
+        assert await list_violations(page) == []
+        assert await page.evaluate("document.documentElement.scrollWidth") <= 320
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo"])
+async def test_times_are_of_the_readers_zone_and_in_utc_on_demand(desk, browser, zone):
+    tenant = await desk.tenant()
+    await created(desk, tenant)
+    async with open_visitor(browser, timezone_id=zone, locale="en-GB") as person:
+        page = await signed_in(person, desk.rest.base, tenant.secret)
+        await page.goto(f"{own(page)}/console/merchants/{tenant.merchant.id}")
+        time = page.locator("main time").first
+        shown = await time.evaluate(
+            "(time, zone) => [time.textContent, new Date(time.dateTime).toLocaleTimeString("
+            "'en-GB', {timeZone: zone}), time.title]",
+            zone,
+        )
+        assert shown[1] in shown[0]
+        assert shown[2].endswith(" UTC")
+        assert zone in await page.locator(".fine").text_content()
+
+
+async def test_no_list_scrolls_sideways_on_a_desktop(desk, browser):
+    tenant = await desk.tenant()
+    await succeed(desk, tenant, await created(desk, tenant, referenceId="order-" + "7" * 40))
+    async with open_visitor(browser, viewport={"width": 1280, "height": 800}) as person:
+        for base, secret, paths in (
+            (desk.rest.base, tenant.secret, ("", "/payments", "/merchants", "/webhooks")),
+            (
+                operators(desk),
+                desk.service.secrets.operator_token,
+                ("", f"/payments?partner={tenant.partner.id}", "/payouts?all=1", "/accounts"),
+            ),
+        ):
+            page = await signed_in(person, base, secret)
+            for path in paths:
+                await page.goto(f"{own(page)}/console{path}")
+                wide = await page.evaluate(
+                    "[...document.querySelectorAll('.scroll')]"
+                    ".filter(box => box.scrollWidth > box.clientWidth).length"
+                )
+                assert wide == 0, path
+
+
+async def test_slash_moves_to_the_search_and_finds_a_payment(desk, browser):
+    tenant = await desk.tenant()
+    payment_id = await created(desk, tenant, referenceId="order-4711")
+    async with open_visitor(browser) as person:
+        page = await signed_in(person, desk.rest.base, tenant.secret)
+        await page.keyboard.press("/")
+        await page.keyboard.type("order-4711")
+        await page.keyboard.press("Enter")
+        await page.wait_for_url(f"**/payments/{payment_id}")
+        await expect(page.get_by_text("order-4711").first).to_be_visible()
 
 
 async def test_an_open_table_follows_its_payments(desk, browser):

@@ -30,6 +30,7 @@ from florin_server.web.console.charts import (
     compute_totals,
 )
 from florin_server.web.console.confirmation import ActionConfirmation
+from florin_server.web.console.deliveries import Delivery
 from florin_server.web.console.fields import FormValues, group_fields
 from florin_server.web.console.figures import (
     build_key_figures,
@@ -129,6 +130,12 @@ def merchants(word: str) -> dict[str, dict]:
                 filled(payment_pb2.ListPaymentEventsResponse(), word).events,
                 payment.refunds,
             ),
+            "deliveries": [
+                Delivery(
+                    filled(webhook_pb2.WebhookEndpoint(), word),
+                    filled(webhook_pb2.WebhookAttempt(), word),
+                )
+            ],
             "explorer": word,
             "receipt": word,
             "code": word,

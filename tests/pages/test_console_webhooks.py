@@ -54,6 +54,10 @@ async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
             return text if payment_id[4:14] in text else None
 
         text = await wait_until(tried)
+        place = f"/console/merchants/{tenant.merchant.id}/payments/{payment_id}"
+        deliveries = (await person.get(place)).text.partition('<h2 id="deliveries">')[2]
+        assert "payment.created" in deliveries.partition("</section>")[0]
+        assert '<span class="q">500</span>' in deliveries.partition("</section>")[0]
         # its answer is shown as text, and so is its owner's description
         assert "500" in text
         assert "&lt;/script&gt;&lt;script&gt;alert(1)" in text

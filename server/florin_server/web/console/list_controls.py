@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
+from florin.v1 import listing_pb2
+
+from florin_server.api.payments.listing_codec import parse_list_query
+from florin_server.domain.accounts.caller import Caller
+from florin_server.money.payments.service import lists
 from florin_server.web.console.listing import PaymentFilters
 from florin_server.web.console.pills import list_payment_pills
+from florin_server.web.console.site import ConsoleRequest
 
 # the statuses of each tab; the first has all
 TABS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -63,6 +69,25 @@ def build_controls(
         "sorts": list_sort_links(filters),
         "pills": list_payment_pills(),
     }
+
+
+async def count_statuses(
+    console_request: ConsoleRequest,
+    partner_id: str | None,
+    request: listing_pb2.ListPaymentsRequest,
+    *,
+    live: bool,
+) -> dict[str, int] | None:
+    """Return the payments of each status that pass the other filters; None if too many do."""
+    if not partner_id:
+        return None
+    counts = await lists.count_statuses(
+        console_request.console.app,
+        Caller(live=live, partner_id=partner_id),
+        parse_list_query(request),
+        request.merchant_id,
+    )
+    return None if counts is None else {status.value: count for status, count in counts.items()}
 
 
 def list_tabs(filters: PaymentFilters, counts: Mapping[str, int] | None = None) -> list[StatusTab]:

@@ -15,6 +15,7 @@ from grpc_rest_gateway.rpc import CallError, MessageStream
 
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.web.console.confirmation import ActionConfirmation
+from florin_server.web.console.deliveries import list_deliveries
 from florin_server.web.console.fields import parse_choice, parse_minor_units
 from florin_server.web.console.payment_links import find_explorer_url, find_receipt_url
 from florin_server.web.console.pills import list_payment_pills
@@ -46,6 +47,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         f"Payment {console_request.console.formatter.short(payment.payment_id)}",
         payment=payment,
         steps=list_steps(console_request.console.formatter, past.events, payment.refunds),
+        deliveries=await list_deliveries(console_request, payment.payment_id),
         explorer=find_explorer_url(console_request, payment),
         receipt=find_receipt_url(payment),
         code=None
@@ -118,7 +120,7 @@ async def _stream_states(
 
 def _to_state_event(formatter: Formatter, message: Any) -> PlainEvent:
     state = {
-        "status": formatter.payment_pill(message.payment).word,
+        "status": formatter.pill("payment", message.payment.status).word,
         "isFinal": message.payment.is_final,
     }
     return PlainEvent(message.version, orjson.dumps(state))

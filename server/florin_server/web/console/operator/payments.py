@@ -5,7 +5,7 @@ from __future__ import annotations
 from florin.v1 import ledger_pb2, listing_pb2, partner_pb2, trace_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
-from florin_server.web.console.list_controls import build_controls
+from florin_server.web.console.list_controls import build_controls, count_statuses
 from florin_server.web.console.listing import (
     FILE_ROWS_MAX,
     PAGE_ROWS,
@@ -37,6 +37,9 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     response = listing_pb2.ListPaymentsResponse()
     if request.partner_id:
         response = await console_request.call(_LIST, request)
+    counts = await count_statuses(
+        console_request, request.partner_id, request.filter, live=request.live
+    )
     return console_request.render_page(
         "payments",
         "Payments",
@@ -46,7 +49,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         partners=partners.partners,
         choices=list_filter_choices(console_request, live=request.live),
         path=PATH,
-        **build_controls(filters),
+        **build_controls(filters, counts),
     )
 
 
