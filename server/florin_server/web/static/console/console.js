@@ -9,12 +9,15 @@ const AGES = [
 ];
 const MONTH_S = 30 * 86400;
 const EVERY_MS = 10_000;
+// by the clock of the service, which ages are measured with: the browser's can be off
+const loaded = document.getElementById("loaded");
+const loadedMs = loaded instanceof HTMLTimeElement ? Date.parse(loaded.dateTime) : Date.now();
 const whole = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "medium"});
 const day = new Intl.DateTimeFormat(undefined, {dateStyle: "medium"});
 
 /** @param {Date} at */
 function describeAge(at) {
-  const seconds = Math.floor((Date.now() - at.getTime()) / 1000);
+  const seconds = Math.floor((loadedMs + performance.now() - at.getTime()) / 1000);
   if (seconds < 0 || seconds > MONTH_S) return day.format(at);
   const age = AGES.find(({size}) => seconds >= size);
   return age ? `${Math.floor(seconds / age.size)} ${age.unit} ago` : "now";
