@@ -122,7 +122,10 @@ async def pages(desk, browser) -> list[tuple[str, str]]:
     created_created = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, body)
     endpoint = f"/console/webhooks/{created_created.body['endpoint']['id']}"
     merchant = f"/console/merchants/{tenant.merchant.id}"
-    own = ("/console", "/console/payments?status=succeeded", "/console/payments/new")
+    own = (
+        *("/console", "/console/payments?status=succeeded", "/console/payments/new"),
+        "/console/balances",
+    )
     searches = ("/console/search?q=12.50", "/console/search?q=no+such+order")
     none = "/console/payments?reference=no+such+order"
     more = (

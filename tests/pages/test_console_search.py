@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from decimal import Decimal
+
 import pytest
 import pytest_asyncio
 
 from tests.support.books import SETTINGS
+from tests.support.console import ConsoleUser
 from tests.support.desk import ORDER, open_service
 from tests.support.payout_shop import USD, PayoutMerchant
 from tests.support.service import NO_SOLANA
@@ -91,6 +95,25 @@ async def test_several_matches_are_listed_and_none_of_another_partner(desk, shop
     for text in (shop.paid, shop.open, "order-4711", WALLET.address):
         result = await person.get(f"/console/search?q={text}")
         assert (result.status, "No match" in result.text) == (200, True), text
+
+
+async def test_balances_are_of_own_merchants_and_end_with_the_refund(desk, shop, person, bare):
+    """Without a destination the operator owes what was paid, less the fee and refunds."""
+    owner = PayoutMerchant(desk, await desk.tenant())
+    paid = await owner.create_paid_payment(EvmTestWallet(key=b"\3" * 32), USD)
+    path = f"/v1/payments/{paid}"
+    option = (await desk.ask("GET", path, owner.tenant.headers)).body["info"]["optionAmount"]
+    await person.sign_in(owner.tenant.secret)
+    page = (await person.get("/console/balances")).text
+    (amount,) = re.findall(r"<bdi>([\d.]+)</bdi> <small><bdi>tUSD", page)
+    assert 0 < Decimal(amount).scaleb(6) < int(option["value"])
+    assert "Owed to the merchant" in page
+    other = ConsoleUser(bare, person.base)
+    await other.sign_in((await desk.tenant()).secret)
+    assert "Nothing is owed." in (await other.get("/console/balances")).text
+    # the refund returns the fee too, which the merchant then owes
+    await owner.refund(paid)
+    assert "Owed by the merchant" in (await person.get("/console/balances")).text
 
 
 async def test_a_search_of_another_page_is_refused_without_a_session(person):

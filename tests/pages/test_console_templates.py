@@ -21,6 +21,7 @@ from florin.v1 import (
     webhook_pb2,
 )
 from florin_server.base.clock import TestClock
+from florin_server.money.ledger.service.owed import MerchantBalance
 from florin_server.web import render
 from florin_server.web.console.charts import (
     BASE,
@@ -158,6 +159,11 @@ def merchants(word: str) -> dict[str, dict]:
             "settlements": filled(account_pb2.Settlements(), word),
             "assets": {word: word},
             "path": "/x",
+        },
+        "merchant/balances": {
+            "balances": [MerchantBalance(word, word, 7), MerchantBalance(word, word, -7)],
+            "names": {word: word},
+            "next_cursor": word,
         },
         "search": {"text": word, "rows": listed.data},
         "error": {"message": word, "request_id": word},
@@ -322,6 +328,7 @@ def test_lists_without_rows_say_so():
         "merchant/merchants": ("merchant", "No merchants match"),
         "merchant/webhooks": ("merchant", "No endpoints."),
         "merchant/overview": ("merchant", "No payments in this period"),
+        "merchant/balances": ("merchant", "Nothing is owed."),
         "operator/payouts": ("operator", "No payouts."),
         "operator/held": ("operator", "No money is held."),
         "operator/quarantine": ("operator", "Nothing is set aside."),
@@ -337,7 +344,7 @@ def test_lists_without_rows_say_so():
     }
     for template, (console, sentence) in empty.items():
         values = (merchants if console == "merchant" else operators)("x")[template]
-        for name in ("payouts", "held", "items", "recent", "todo", "totals"):
+        for name in ("payouts", "held", "items", "recent", "todo", "totals", "balances"):
             if name in values:
                 values[name] = []
         if "response" in values:

@@ -25,6 +25,7 @@ from florin_server.web.console import login, search
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.confirmation import Confirmer
 from florin_server.web.console.merchant import (
+    balances,
     create,
     merchants,
     overview,
@@ -72,6 +73,7 @@ _MERCHANT_READS: Mapping[str, PageHandler] = {
     f"{own_payments.PATH}/export": own_payments.download_csv,
     create.PATH: create.show,
     search.PATH: search.search_own,
+    balances.PATH: balances.show,
     payment.PATH: payment.show,
     merchants.PATH: merchants.show,
     merchants.MERCHANT_PATH: merchants.show_merchant,
@@ -183,6 +185,7 @@ _MERCHANT_GROUPS = (
             NavLink(merchants.PATH, "Merchants", "shop"),
         ),
     ),
+    NavGroup("Money", (NavLink(balances.PATH, "Balances", "book"),)),
     NavGroup("Developers", (NavLink(webhooks.PATH, "Webhooks", "hook"),)),
 )
 _OPERATOR_GROUPS = (
