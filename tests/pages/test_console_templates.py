@@ -160,6 +160,13 @@ def merchants(word: str) -> dict[str, dict]:
             "assets": {word: word},
             "path": "/x",
         },
+        **_messages(word, listed),
+        **_webhooks(word),
+    }
+
+
+def _messages(word: str, listed: listing_pb2.ListPaymentsResponse) -> dict[str, dict]:
+    return {
         "merchant/balances": {
             "balances": [MerchantBalance(word, word, 7), MerchantBalance(word, word, -7)],
             "names": {word: word},
@@ -173,7 +180,6 @@ def merchants(word: str) -> dict[str, dict]:
             "typed_field": word,
             "problem": word,
         },
-        **_webhooks(word),
     }
 
 
