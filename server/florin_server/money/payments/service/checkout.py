@@ -16,6 +16,7 @@ from florin_server.limits.context import LimitContext
 from florin_server.limits.service.held_answers import Release
 from florin_server.money.payments.service.load import expire_if_due, find_payment_id, get_merchant
 from florin_server.money.payments.service.watch import watch
+from florin_server.money.payments.service.ways import describe_delay
 from florin_server.money.payments.store import arrivals
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -42,10 +43,15 @@ _TRANSACTION_ID: Final = re.compile(r"[0-9A-Za-z]{32,128}")
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationProgress:
-    """Blocks on top of a payment, its own included, and how many of them make it final."""
+    """Blocks on top of a payment, its own included, and how many of them make it final.
+
+    `is_delayed` is true if nothing can be sent for the payment at present: its chain has stopped,
+    or its relayers are paused or lack coin.
+    """
 
     confirmations: int
     required_confirmations: int
+    is_delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ def find_progress(app: _Context, payment: Payment) -> ConfirmationProgress | Non
     asset = (payment.option_unit or "").removeprefix("caip19/")
     needed = rail.depth_of(asset, payment.option_value or 0)
     if block is None or settler is None:
-        return ConfirmationProgress(0, needed)
+        return ConfirmationProgress(0, needed, is_delayed=bool(describe_delay(app, rail)))
     return ConfirmationProgress(max(0, min(settler.head - block + 1, needed)), needed)
 
 
