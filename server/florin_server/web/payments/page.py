@@ -20,6 +20,8 @@ from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.money.payments.service.checkout import CheckoutTransaction, ConfirmationProgress
 from florin_server.money.payments.service.panel import SandboxPanel
+from florin_server.money.payments.service.ways import NetworkFee
+from florin_server.web.assets import get_asset_url
 from florin_server.web.language import Translations, get_translations
 from florin_server.web.payments import accent, qr
 from florin_server.web.render import (
@@ -35,29 +37,35 @@ _SCRIPT_PREFIX: Final = "js."
 
 
 class StatusView(NamedTuple):
-    """A state as the page shows it: its name for scripts, style, sign and message key."""
+    """A state as the page shows it: its name for scripts, look, icon and message key."""
 
     name: str
-    style: str
+    look: str
     sign: str
     text: str
 
 
-_SIGNS: Final = {
-    PaymentStatus.REQUIRES_ACTION: "○",
-    PaymentStatus.PROCESSING: "…",
-    PaymentStatus.SUCCEEDED: "✓",
-    PaymentStatus.FAILED: "✕",
-    PaymentStatus.EXPIRED: "⌛\ufe0e",
-    PaymentStatus.CANCELLED: "–",
-}
 _VIEWS: Final = {
-    status: StatusView(status, status, sign, status) for status, sign in _SIGNS.items()
+    status: StatusView(status, look, sign, status)
+    for status, (look, sign) in {
+        PaymentStatus.REQUIRES_ACTION: ("plain", "wallet"),
+        PaymentStatus.PROCESSING: ("info", "chain"),
+        PaymentStatus.SUCCEEDED: ("good", "check"),
+        PaymentStatus.FAILED: ("bad", "cross"),
+        PaymentStatus.EXPIRED: ("warn", "clock"),
+        PaymentStatus.CANCELLED: ("plain", "ban"),
+    }.items()
 }
 _REFUND_VIEWS: Final = {
-    progress: StatusView("succeeded", "refunded", "↩\ufe0e", progress)
-    for progress in RefundProgress
+    progress: StatusView("succeeded", "refunded", "undo", progress) for progress in RefundProgress
 }
+# message keys of what stands above the amount; ended payments without success have the last one
+_ABOVE: Final = {
+    PaymentStatus.REQUIRES_ACTION: "asks",
+    PaymentStatus.PROCESSING: "asked",
+    PaymentStatus.SUCCEEDED: "asked.paid",
+}
+_ABOVE_OTHERS: Final = "asked"
 
 
 class CheckoutChain(NamedTuple):
@@ -83,6 +91,14 @@ class PaidAmount:
     network: str
 
 
+class RefundEntry(NamedTuple):
+    """One refund: whole units of the paid asset, Unix seconds, and its transaction, if any."""
+
+    value: Decimal
+    at_s: int
+    transaction: CheckoutTransaction | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class CheckoutRefund:
     """The refunds of a payment: `value` of `paid`, in whole units of the paid asset."""
@@ -91,16 +107,45 @@ class CheckoutRefund:
     value: Decimal
     paid: Decimal
     symbol: str
+    entries: Sequence[RefundEntry] = ()
+
+
+class CheckoutOffer(NamedTuple):
+    """An asset that can pay: its unit, price in whole units, network, and the usual seconds."""
+
+    unit: str
+    value: Decimal
+    symbol: str
+    chain_id: str
+    network: str
+    network_fee: NetworkFee
+    eta_s: int
+
+
+class OrderLine(NamedTuple):
+    """A line of the order: its amount is in whole units of the payment's currency."""
+
+    name: str
+    quantity: int
+    value: Decimal
+
+
+class ReturnLink(NamedTuple):
+    """An address to which buyers return; `needs_tap` if the page must not open it by itself."""
+
+    href: str
+    needs_tap: bool
 
 
 @dataclass(frozen=True, slots=True)
 class CheckoutData:
     """The content of the page. `value` is in whole units of `symbol`; times are Unix seconds.
 
-    `return_url` is the merchant's return URL, absolute and https. With `may_receive_money` money
-    can still be on its way, and the page opens the URL only when the buyer taps it. `logo_path` is
-    a path of this host, `wallets` are names of apps and their URL templates, `accent` is
-    `#rrggbb`, `refusal_key` is a message key.
+    `return_link` leads to the merchant. With `may_receive_money` money can still be on its way, and
+    the page opens the link only when the buyer taps it. `logo_path` is a path of this host,
+    `wallets` are names of apps and their URL templates, `downloads` are names of wallets and where
+    to get them, `accent` is `#rrggbb`, `refusal_key` is a message key. `description`, `lines` and
+    the merchant's contact are empty if the merchant gave none.
     """
 
     id: str
@@ -115,11 +160,17 @@ class CheckoutData:
     updated_at: int
     app_id: str
     poll_ms: int = 1000
-    return_url: str | None = None
+    return_link: ReturnLink | None = None
     may_receive_money: bool = False
     logo_path: str | None = None
     accent: str | None = None
+    description: str = ""
+    lines: Sequence[OrderLine] = ()
+    support_email: str = ""
+    support_url: str = ""
     wallets: Sequence[tuple[str, str]] = ()
+    downloads: Sequence[tuple[str, str]] = ()
+    offers: Sequence[CheckoutOffer] = ()
     chains: Sequence[CheckoutChain] = ()
     progress: ConfirmationProgress | None = None
     paid: PaidAmount | None = None
@@ -129,17 +180,49 @@ class CheckoutData:
     refusal_key: str = ""
 
 
+class _Row(NamedTuple):
+    """A line of a list: a name, what belongs to it, and an amount."""
+
+    name: str
+    note: str
+    amount: str
+
+
+class _OfferRow(NamedTuple):
+    """An asset that can pay, in the words of one language."""
+
+    unit: str
+    symbol: str
+    chain_id: str
+    network: str
+    amount: str
+    fee_key: str
+    duration: str
+
+
+class _RefundRow(NamedTuple):
+    """A refund, in the words of one language."""
+
+    amount: str
+    at: str
+    at_text: str
+    transaction: CheckoutTransaction | None
+
+
 @dataclass(frozen=True, slots=True)
 class _CheckoutContext:
     """The content of the page as the template shows it, in one language."""
 
     id: str
     merchant: str
+    number: str
+    symbol: str
     amount: str
+    above: str
     status: str
     link: str
     live: bool
-    back: str | None
+    back: ReturnLink | None
     logo: str | None
     until: str
     paid: str | None
@@ -147,7 +230,14 @@ class _CheckoutContext:
     ended_text: str
     refunded: str
     refunded_of: str
+    refunds: Sequence[_RefundRow]
+    description: str
+    lines: Sequence[_Row]
+    support_email: str
+    support_url: str
+    offers: Sequence[_OfferRow]
     wallets: Sequence[tuple[str, str]] = field(default=())
+    downloads: Sequence[tuple[str, str]] = field(default=())
 
 
 def render_checkout(
@@ -201,20 +291,22 @@ def _list_views(checkout: CheckoutData) -> Sequence[StatusView]:
 def _build_context(checkout: CheckoutData, translations: Translations) -> _CheckoutContext:
     paid, refund = checkout.paid, checkout.refund
     open_ = checkout.status is PaymentStatus.REQUIRES_ACTION
-    ended = datetime.fromtimestamp(checkout.updated_at, UTC)
     done = checkout.status is PaymentStatus.SUCCEEDED
     return _CheckoutContext(
         id=checkout.id,
         merchant=checkout.merchant,
+        number=translations.format_number(checkout.value),
+        symbol=checkout.symbol,
         amount=translations.format_amount(checkout.value, checkout.symbol),
+        above=_ABOVE.get(checkout.status, _ABOVE_OTHERS),
         status=checkout.status,
         link=checkout.link,
         live=checkout.live,
-        back=checkout.return_url,
+        back=checkout.return_link,
         logo=checkout.logo_path,
         until=translations.format_time(checkout.expires_at) if open_ else "",
         paid=None if paid is None else _format_paid(paid, translations),
-        ended=ended.isoformat(),
+        ended=_to_iso_time(checkout.updated_at),
         ended_text=translations.format_time(checkout.updated_at) if done else "",
         refunded=translations.format_amount(_trim_zeros(refund.value), refund.symbol)
         if refund
@@ -222,8 +314,48 @@ def _build_context(checkout: CheckoutData, translations: Translations) -> _Check
         refunded_of=translations.format_amount(_trim_zeros(refund.paid), refund.symbol)
         if refund
         else "",
+        refunds=_list_refund_rows(refund, translations) if refund else (),
+        description=checkout.description,
+        lines=[_to_row(line, checkout.symbol, translations) for line in checkout.lines],
+        support_email=checkout.support_email,
+        support_url=checkout.support_url,
+        offers=[_to_offer_row(offer, translations) for offer in checkout.offers],
         wallets=_list_wallet_links(checkout.link, tuple(checkout.wallets)) if open_ else (),
+        downloads=checkout.downloads if open_ else (),
     )
+
+
+def _to_row(line: OrderLine, symbol: str, translations: Translations) -> _Row:
+    note = f"{translations.format_number(Decimal(line.quantity))} ×" if line.quantity > 1 else ""
+    return _Row(line.name, note, translations.format_amount(line.value, symbol))
+
+
+def _to_offer_row(offer: CheckoutOffer, translations: Translations) -> _OfferRow:
+    return _OfferRow(
+        offer.unit,
+        offer.symbol,
+        offer.chain_id,
+        offer.network,
+        translations.format_amount(_trim_zeros(offer.value), offer.symbol),
+        f"fee.{offer.network_fee}",
+        translations.format_duration(offer.eta_s),
+    )
+
+
+def _list_refund_rows(refund: CheckoutRefund, translations: Translations) -> Sequence[_RefundRow]:
+    return [
+        _RefundRow(
+            translations.format_amount(_trim_zeros(entry.value), refund.symbol),
+            _to_iso_time(entry.at_s),
+            translations.format_time(entry.at_s),
+            entry.transaction,
+        )
+        for entry in refund.entries
+    ]
+
+
+def _to_iso_time(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
 def _format_paid(paid: PaidAmount, translations: Translations) -> str:
@@ -254,7 +386,9 @@ def _build_script_data(checkout: CheckoutData, translations: Translations) -> Ma
         "pollInMs": checkout.poll_ms,
         "appId": checkout.app_id,
         "merchant": checkout.merchant,
-        "waits": checkout.may_receive_money,
+        "waits": checkout.may_receive_money
+        or (checkout.return_link is not None and checkout.return_link.needs_tap),
+        "scripts": _get_script_urls(),
         "language": translations.language,
         "chains": [_to_script_chain(chain) for chain in checkout.chains],
     }
@@ -269,6 +403,12 @@ def _to_script_chain(chain: CheckoutChain) -> Mapping[str, str]:
         "node": chain.node,
         "explorer": chain.explorer,
     }
+
+
+@functools.cache
+def _get_script_urls() -> Mapping[str, str]:
+    """Return the addresses of the scripts that the page loads on demand."""
+    return {name: get_asset_url(f"checkout/{name}.js") for name in ("wallets", "redirect")}
 
 
 @functools.cache

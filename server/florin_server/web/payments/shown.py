@@ -19,7 +19,7 @@ from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER, find_query_id
-from florin_server.domain.payments.payment import Merchant, Payment, Refund
+from florin_server.domain.payments.payment import Merchant, Payment, Refund, RefundStatus
 from florin_server.domain.payouts.refund_amounts import describe_progress, sum_refunds
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
@@ -30,10 +30,12 @@ from florin_server.money.payments.service.checkout import (
     find_coin,
     find_payment,
     find_progress,
+    find_refund_transaction,
     find_return_url,
     find_transaction,
     may_receive_money,
 )
+from florin_server.money.payments.service.ways import PaymentWay, list_ways
 from florin_server.money.refunds.service import list_refunds
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -46,8 +48,11 @@ from florin_server.web.payments import page
 from florin_server.web.payments.page import (
     CheckoutChain,
     CheckoutData,
+    CheckoutOffer,
     CheckoutRefund,
     PaidAmount,
+    RefundEntry,
+    ReturnLink,
 )
 from florin_server.web.refusal import to_refused_error
 
@@ -79,6 +84,7 @@ class CheckoutPages:
         self._wallets = [
             (wallet_link.name, wallet_link.url) for wallet_link in app.settings.checkout.wallets
         ]
+        self._downloads = tuple(app.settings.checkout.downloads.items())
 
     async def show(self, request: PlainRequest) -> PlainResponse:
         """Show the page of the payment in the address."""
@@ -167,11 +173,13 @@ class CheckoutPages:
             updated_at=payment.updated_at_us // 1_000_000,
             app_id=CHECKOUT_APP_IDS[payment.live],
             poll_ms=status.poll_in_ms,
-            return_url=find_return_url(payment),
+            return_link=_find_return_link(payment),
             may_receive_money=await may_receive_money(app, payment),
             logo_path=await app.icons.find_path(merchant.icon_url, merchant.partner_id),
             accent=checkout_settings.accents.get(merchant.id, checkout_settings.accent),
             wallets=self._wallets,
+            downloads=self._downloads,
+            offers=[_to_offer(way) for way in list_ways(app, payment)],
             chains=() if payment.status.is_final else self._list_chains(payment),
             progress=find_progress(app, payment),
             paid=_to_paid_amount(status.info.option_amount)
@@ -198,6 +206,15 @@ class CheckoutPages:
             _to_whole_units(value),
             _to_whole_units(paid),
             value.display.asset_symbol,
+            [self._to_refund_entry(payment, refund) for refund in refunds if _is_shown(refund)],
+        )
+
+    def _to_refund_entry(self, payment: Payment, refund: Refund) -> RefundEntry:
+        at_us = refund.completed_at_us or refund.created_at_us
+        return RefundEntry(
+            _to_whole_units(self._codec.to_amount(refund.unit, refund.value)),
+            at_us // 1_000_000,
+            find_refund_transaction(self._app, payment, refund),
         )
 
     def _list_chains(self, payment: Payment) -> Sequence[CheckoutChain]:
@@ -220,6 +237,28 @@ class CheckoutPages:
                 )
             )
         return chains
+
+
+def _find_return_link(payment: Payment) -> ReturnLink | None:
+    url = find_return_url(payment)
+    return None if url is None else ReturnLink(url, needs_tap=False)
+
+
+def _to_offer(way: PaymentWay) -> CheckoutOffer:
+    asset = way.asset
+    return CheckoutOffer(
+        f"caip19/{asset.id}",
+        Decimal(way.value).scaleb(-asset.decimals),
+        asset.symbol,
+        asset.chain_id,
+        asset.network_name,
+        way.network_fee,
+        way.eta_s,
+    )
+
+
+def _is_shown(refund: Refund) -> bool:
+    return refund.status is not RefundStatus.FAILED
 
 
 def _get_link(request: PlainRequest) -> str:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 from florin_server.base.context import EventContext
 from florin_server.db.context import StorageContext
 from florin_server.domain.addresses import get_peer_network
-from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
+from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus, Refund
 from florin_server.domain.urls import add_query_parameter
 from florin_server.limits.context import LimitContext
 from florin_server.limits.service.held_answers import Release
@@ -124,7 +124,20 @@ def find_transaction(app: SettingsContext, payment: Payment) -> CheckoutTransact
         or not _TRANSACTION_ID.fullmatch(tx_id)
     ):
         return None
-    explorer_url = app.settings.checkout.explorers.get(get_chain_id(payment))
+    return _link_transaction(app, get_chain_id(payment), tx_id)
+
+
+def find_refund_transaction(
+    app: SettingsContext, payment: Payment, refund: Refund
+) -> CheckoutTransaction | None:
+    """Return the transaction of a refund; None before it has one, and for a simulated refund."""
+    if refund.tx_id is None or not _TRANSACTION_ID.fullmatch(refund.tx_id):
+        return None
+    return _link_transaction(app, get_chain_id(payment), refund.tx_id)
+
+
+def _link_transaction(app: SettingsContext, chain_id: str, tx_id: str) -> CheckoutTransaction:
+    explorer_url = app.settings.checkout.explorers.get(chain_id)
     return CheckoutTransaction(tx_id, explorer_url and explorer_url.replace("{tx}", tx_id))
 
 

@@ -1,6 +1,6 @@
-"""What a payment can be paid with, before a wallet names its accounts, and what hinders a chain.
+"""The assets that can pay a payment before a wallet names its accounts, and obstacles of chains.
 
-Nothing here calls a node: pages show it to everyone with the link.
+Nothing here calls a node: pages show the assets to everyone with the link.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class _Context(ChainContext, SettingsContext, StorageContext, WorkerContext, Pro
 
 
 class NetworkFee(StrEnum):
-    """Who pays the network's fee of a payment."""
+    """The payer of the network's fee of a payment."""
 
     # the installation sends the transaction
     NONE = "none"
