@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payments.return_links import ReturnLink
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.web.language import LANGUAGES
 from florin_server.web.payments import page as checkout
+from markupsafe import escape
 
 from tests.support.desk import ORDER, PAY_URL
 from tests.support.page_texts import HOSTILE_TEXT, get_headers, get_text
@@ -214,7 +216,7 @@ async def test_an_address_of_a_shop_is_an_address_and_nothing_else():
     address = "https://shop.example/?a='x'<b>&c"
     page = shown(
         status=PaymentStatus.FAILED,
-        return_link=checkout.ReturnLink(address + '"><script>', needs_tap=False),
+        return_url=address + '"><script>',
         merchant=HOSTILE_TEXT,
     )
     assert scripts(page) == 3
@@ -338,3 +340,76 @@ async def test_invalid_theme_is_ignored(desk, theme):
     page = (await desk.ask("GET", f"/{payment_id}?theme={theme}")).text
     assert '<html lang="en" dir="ltr">' in page
     assert "theme" not in page
+
+
+async def test_page_shows_the_order_and_the_support_contact(desk):
+    tenant = await desk.tenant()
+    support = {"supportEmail": "help@tea.example", "supportUrl": "https://tea.example/help"}
+    path = f"/v1/merchants/{tenant.merchant.id}"
+    assert (await desk.ask("PATCH", path, tenant.headers, support)).status == 200
+    order = {
+        "description": f"Order of {HOSTILE_TEXT}",
+        "lines": [
+            {"name": HOSTILE_TEXT, "quantity": 2, "amount": "1000"},
+            {"name": "Delivery", "quantity": 1, "amount": "250"},
+        ],
+        "metadata": {"secret": "m4rgin"},
+    }
+    answer = await desk.ask("POST", "/v1/payments", tenant.headers, {**ORDER, **order})
+    page = (await desk.ask("GET", f"/{answer.body['paymentId']}")).text
+    rows = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page)
+    escaped = str(escape(HOSTILE_TEXT))
+    assert [(get_text(f"<body>{name}"), amount) for name, amount in rows] == [
+        (f"{escaped} 2 ×", "10.00\xa0USD"),
+        ("Delivery", "2.50\xa0USD"),
+        ("Total", "12.50\xa0USD"),
+    ]
+    assert 'href="mailto:help@tea.example"' in page
+    assert 'href="https://tea.example/help" rel="noreferrer">Contact' in page
+    assert "Order of &lt;script&gt;" in page
+    # the shop's own notes and its reference are for nobody else
+    assert "m4rgin" not in page
+    assert ORDER["referenceId"] not in page
+    assert HOSTILE_TEXT not in page
+
+
+async def test_page_without_an_order_has_no_list_of_it(desk):
+    page = (await desk.ask("GET", f"/{(await desk.rest.create(ORDER))['paymentId']}")).text
+    assert 'class="order"' not in page
+    assert "mailto:" not in page
+
+
+@pytest.mark.parametrize(
+    ("query", "link", "needs_tap"),
+    [
+        ("returnUrl=com.shop.app%3A%2F%2Fdone", "com.shop.app://done?payment_id={id}", True),
+        ("returnUrl=https%3A%2F%2Fevil.example", "https://evil.example?payment_id={id}", True),
+        ("returnUrl=https%3A%2F%2Fshop.example", "https://shop.example?payment_id={id}", False),
+        ("returnUrl=javascript%3Aalert%281%29&preferUniversalLinks=1", None, False),
+        ("returnUrl=javascript%253Aalert%25281%2529", None, False),
+        ("returnUrl=a.b%3A%2F%2F1&returnUrl=a.b%3A%2F%2F2", None, False),
+        ("returnUrl=a.b%3A%2F%2F%22%3E%3Cscript%3E&preferUniversalLinks=yes", None, False),
+    ],
+)
+async def test_return_link_is_given_after_the_end_only(desk, query, link, needs_tap):
+    checkout_urls = dict.fromkeys(("successUrl", "errorUrl"), "https://shop.example/end")
+    payment_id = (await desk.rest.create({**ORDER, "checkout": checkout_urls}))["paymentId"]
+    before = (await desk.ask("GET", f"/{payment_id}?{query}")).text
+    assert "Back to the app" not in before
+    # links of the page keep the options, those to other languages too
+    for part in query.split("&") if link is not None else ():
+        links = re.findall(r'(?:href|action)="([^"]*)"', before)
+        kept = [url for url in links if html.escape(part) in url]
+        assert len(kept) > len(LANGUAGES)
+    path = f"/v1/payments/{payment_id}/cancel"
+    assert (await desk.ask("POST", path, desk.rest.merchant)).status == 200
+    page = (await desk.ask("GET", f"/{payment_id}?{query}")).text
+    (app,) = re.findall(r'href="([^"]*)" rel="noreferrer"><span>Back to the app', page) or [None]
+    assert (app and html.unescape(app)) == (link and link.format(id=payment_id))
+    # the shop's own address comes first, and is the one that the page may open by itself
+    assert back_of(page) == [f"https://shop.example/end?payment_id={payment_id}"]
+    assert '"><script>' not in page
+    if link is not None:
+        back = ReturnLink(link, needs_tap)
+        alone = shown(status=PaymentStatus.SUCCEEDED, return_link=back)
+        assert json_of(alone, "page-data")["waits"] is needs_tap

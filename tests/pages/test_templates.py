@@ -12,6 +12,7 @@ import pytest
 from florin_server.domain.capture.buyer_data import BuyerDataFault
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payments.return_links import ReturnLink
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.domain.text import escape_unsafe, has_unsafe
 from florin_server.money.payments.service.checkout import CheckoutTransaction
@@ -25,12 +26,11 @@ from florin_server.web.payments import page as payments
 from florin_server.web.payments.page import (
     CheckoutChain,
     CheckoutData,
+    CheckoutLine,
     CheckoutOffer,
     CheckoutRefund,
-    OrderLine,
     PaidAmount,
     RefundEntry,
-    ReturnLink,
 )
 from jinja2 import UndefinedError
 
@@ -66,9 +66,10 @@ def checkout(word: str, status: PaymentStatus) -> CheckoutData:
         now_ms=1_799_999_000_000,
         updated_at=1_799_999_000,
         app_id="app_checkout_test",
-        return_link=ReturnLink(f"https://shop.example/{word}", needs_tap=False),
+        return_url=f"https://shop.example/{word}",
+        return_link=ReturnLink(f"example.app://{word}", needs_tap=True),
         description=word,
-        lines=[OrderLine(word, 2, Decimal(1))],
+        lines=[CheckoutLine(word, 2, Decimal(1))],
         support_email=f"{word}@shop.example",
         support_url=f"https://shop.example/{word}",
         downloads=[(word, f"https://wallet.example/{word}")],

@@ -25,6 +25,7 @@ from grpc_rest_gateway.jsonshape import (
     get_enum_numbers,
     get_message_type,
     get_rule,
+    is_map,
     list_members,
 )
 from grpc_rest_gateway.profiles import JsonProfile
@@ -382,7 +383,10 @@ def a_message(descriptor) -> st.SearchStrategy:
     for member in list_members(descriptor, SPEC):
         field = member.field
         values = st.deferred(lambda field=field: one_value(field))
-        values = st.lists(values, max_size=3) if field.is_repeated else values
+        if is_map(field):
+            values = st.dictionaries(TEXTS, TEXTS, max_size=3)
+        elif field.is_repeated:
+            values = st.lists(values, max_size=3)
         holder = maybe if field.has_presence and not member.is_required else sure
         holder[field.name] = values
     return st.fixed_dictionaries(sure, optional=maybe).map(lambda fields: kind(**fields))

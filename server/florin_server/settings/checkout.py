@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from florin_server.domain.payments.return_links import is_app_scheme, is_return_target
+
 # the page's own link in the URL of a wallet: percent-encoded, or plain behind a path
 _LINKS: Final = ("{url}", "{place}")
 
@@ -34,6 +36,21 @@ def _check_public_node(url: str) -> str:
     if parts.scheme != "https" or not parts.hostname or parts.username or parts.password:
         raise ValueError("it is not an https URL without user name and password, and buyers see it")
     return url
+
+
+def _check_app_scheme(scheme: str) -> str:
+    if not is_app_scheme(scheme):
+        raise ValueError("it is not the URL scheme of an app, in lower case and without a colon")
+    return scheme
+
+
+def _check_return_target(target: str) -> str:
+    if not is_return_target(target):
+        raise ValueError(
+            "it is neither the URL scheme of an app, as in com.shop.app, nor an https origin, as "
+            "in https://shop.example"
+        )
+    return target
 
 
 class WalletLink(BaseModel):
@@ -114,6 +131,19 @@ class CheckoutSettings(BaseModel):
         default={},
         description="public nodes (https), by chain (CAIP-2), for wallets that add an unknown "
         "chain; every buyer sees them, so never set a URL that contains a key",
+    )
+    return_schemes: tuple[Annotated[str, AfterValidator(_check_app_scheme)], ...] = Field(
+        default=("metamask", "phantom", "solflare", "trust"),
+        max_length=50,
+        description="URL schemes of apps to which `returnUrl` of a payment link can lead, besides "
+        "https and schemes with a dot",
+    )
+    return_targets: dict[str, tuple[Annotated[str, AfterValidator(_check_return_target)], ...]] = (
+        Field(
+            default={},
+            description="the only apps (URL schemes) and sites (https origins) to which "
+            "`returnUrl` can lead for single merchants, by merchant id",
+        )
     )
     test_panel: bool | None = Field(
         default=None,

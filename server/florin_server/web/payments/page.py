@@ -17,6 +17,7 @@ from urllib.parse import quote
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payments.return_links import ReturnLink
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.money.payments.service.checkout import CheckoutTransaction, ConfirmationProgress
 from florin_server.money.payments.service.panel import SandboxPanel
@@ -99,6 +100,14 @@ class RefundEntry(NamedTuple):
     transaction: CheckoutTransaction | None = None
 
 
+class CheckoutLine(NamedTuple):
+    """A line of the order; `value` is for all its pieces, in whole units of the payment."""
+
+    name: str
+    quantity: int
+    value: Decimal
+
+
 @dataclass(frozen=True, slots=True)
 class CheckoutRefund:
     """The refunds of a payment: `value` of `paid`, in whole units of the paid asset."""
@@ -122,30 +131,15 @@ class CheckoutOffer(NamedTuple):
     eta_s: int
 
 
-class OrderLine(NamedTuple):
-    """A line of the order: its amount is in whole units of the payment's currency."""
-
-    name: str
-    quantity: int
-    value: Decimal
-
-
-class ReturnLink(NamedTuple):
-    """An address to which buyers return; `needs_tap` if the page must not open it by itself."""
-
-    href: str
-    needs_tap: bool
-
-
 @dataclass(frozen=True, slots=True)
 class CheckoutData:
     """The content of the page. `value` is in whole units of `symbol`; times are Unix seconds.
 
-    `return_link` leads to the merchant. With `may_receive_money` money can still be on its way, and
-    the page opens the link only when the buyer taps it. `logo_path` is a path of this host,
-    `wallets` are names of apps and their URL templates, `downloads` are names of wallets and where
-    to get them, `accent` is `#rrggbb`, `refusal_key` is a message key. `description`, `lines` and
-    the merchant's contact are empty if the merchant gave none.
+    `return_url` is the merchant's return URL, absolute and https; `return_link` leads to the app
+    that opened the page. With `may_receive_money` money can still be on its way, and the page opens
+    them only when the buyer taps. `logo_path` is a path of this host, `wallets` are names of apps
+    and their URL templates, `downloads` are names of wallets and where to get them, `accent` is
+    `#rrggbb`, `refusal_key` is a message key. `support_email` and `support_url` are checked forms.
     """
 
     id: str
@@ -160,14 +154,10 @@ class CheckoutData:
     updated_at: int
     app_id: str
     poll_ms: int = 1000
-    return_link: ReturnLink | None = None
+    return_url: str | None = None
     may_receive_money: bool = False
     logo_path: str | None = None
     accent: str | None = None
-    description: str = ""
-    lines: Sequence[OrderLine] = ()
-    support_email: str = ""
-    support_url: str = ""
     wallets: Sequence[tuple[str, str]] = ()
     downloads: Sequence[tuple[str, str]] = ()
     offers: Sequence[CheckoutOffer] = ()
@@ -178,6 +168,11 @@ class CheckoutData:
     refund: CheckoutRefund | None = None
     panel: SandboxPanel | None = None
     refusal_key: str = ""
+    description: str | None = None
+    lines: Sequence[CheckoutLine] = ()
+    support_email: str | None = None
+    support_url: str | None = None
+    return_link: ReturnLink | None = None
 
 
 class _Row(NamedTuple):
@@ -186,6 +181,13 @@ class _Row(NamedTuple):
     name: str
     note: str
     amount: str
+
+
+class _BackLink(NamedTuple):
+    """A link away from the page, and the message key of its text."""
+
+    href: str
+    text: str
 
 
 class _OfferRow(NamedTuple):
@@ -222,7 +224,7 @@ class _CheckoutContext:
     status: str
     link: str
     live: bool
-    back: ReturnLink | None
+    back: Sequence[_BackLink]
     logo: str | None
     until: str
     paid: str | None
@@ -231,22 +233,26 @@ class _CheckoutContext:
     refunded: str
     refunded_of: str
     refunds: Sequence[_RefundRow]
-    description: str
+    description: str | None
     lines: Sequence[_Row]
-    support_email: str
-    support_url: str
+    support_email: str | None
+    support_url: str | None
     offers: Sequence[_OfferRow]
     wallets: Sequence[tuple[str, str]] = field(default=())
     downloads: Sequence[tuple[str, str]] = field(default=())
 
 
 def render_checkout(
-    checkout: CheckoutData, language: str, theme: str = "", appearance_query: str = ""
+    checkout: CheckoutData,
+    language: str,
+    theme: str = "",
+    appearance_query: str = "",
+    return_query: str = "",
 ) -> PlainResponse:
     """Return the page of a payment.
 
     `theme` is light, dark, or empty for the buyer's preference; `appearance_query` is the query
-    that keeps language and theme in links.
+    that keeps all that was chosen in links, `return_query` the part of it for the way back.
     """
     translations = get_translations(language, _NOUN)
     open_ = checkout.status is PaymentStatus.REQUIRES_ACTION
@@ -258,6 +264,7 @@ def render_checkout(
         here=f"/{checkout.id}",
         theme=theme,
         appearance_query=appearance_query,
+        return_query=return_query,
         payment=_build_context(checkout, translations),
         views=_list_views(checkout),
         accent_style=checkout.accent and accent.build_accent_style(checkout.accent),
@@ -302,7 +309,7 @@ def _build_context(checkout: CheckoutData, translations: Translations) -> _Check
         status=checkout.status,
         link=checkout.link,
         live=checkout.live,
-        back=checkout.return_link,
+        back=_list_back_links(checkout),
         logo=checkout.logo_path,
         until=translations.format_time(checkout.expires_at) if open_ else "",
         paid=None if paid is None else _format_paid(paid, translations),
@@ -325,7 +332,25 @@ def _build_context(checkout: CheckoutData, translations: Translations) -> _Check
     )
 
 
-def _to_row(line: OrderLine, symbol: str, translations: Translations) -> _Row:
+def _list_back_links(checkout: CheckoutData) -> Sequence[_BackLink]:
+    """Return the links to merchant and app; the page opens the first by itself, if it may."""
+    links = [_BackLink(checkout.return_url, "back")] if checkout.return_url else []
+    app = checkout.return_link
+    return links if app is None else [*links, _BackLink(app.href, "back.app")]
+
+
+def _waits_for_tap(checkout: CheckoutData) -> bool:
+    """Return True if the page must not leave by itself.
+
+    That is so where money can still move, and where only an app's link leads away that is not the
+    merchant's own.
+    """
+    app = checkout.return_link
+    is_foreign = checkout.return_url is None and app is not None and app.needs_tap
+    return checkout.may_receive_money or checkout.refund is not None or is_foreign
+
+
+def _to_row(line: CheckoutLine, symbol: str, translations: Translations) -> _Row:
     note = f"{translations.format_number(Decimal(line.quantity))} ×" if line.quantity > 1 else ""
     return _Row(line.name, note, translations.format_amount(line.value, symbol))
 
@@ -386,8 +411,7 @@ def _build_script_data(checkout: CheckoutData, translations: Translations) -> Ma
         "pollInMs": checkout.poll_ms,
         "appId": checkout.app_id,
         "merchant": checkout.merchant,
-        "waits": checkout.may_receive_money
-        or (checkout.return_link is not None and checkout.return_link.needs_tap),
+        "waits": _waits_for_tap(checkout),
         "scripts": _get_script_urls(),
         "language": translations.language,
         "chains": [_to_script_chain(chain) for chain in checkout.chains],

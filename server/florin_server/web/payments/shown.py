@@ -48,11 +48,16 @@ from florin_server.web.payments import page
 from florin_server.web.payments.page import (
     CheckoutChain,
     CheckoutData,
+    CheckoutLine,
     CheckoutOffer,
     CheckoutRefund,
     PaidAmount,
     RefundEntry,
-    ReturnLink,
+)
+from florin_server.web.payments.return_options import (
+    ReturnOptions,
+    find_payment_return_link,
+    parse_return_options,
 )
 from florin_server.web.refusal import to_refused_error
 
@@ -138,19 +143,25 @@ class CheckoutPages:
         language = negotiate_language(request)
         if wait_s := self._app.limits.count_page(request.peer):
             return render_rate_limit_page(request, wait_s)
+        return_options = parse_return_options(request.query)
         checkout = await find_checkout(self._app, link)
         if checkout is None:
             return render_unknown_payment_page(request)
-        checkout_data = await self._build_checkout(*checkout, refusal_key)
+        checkout_data = await self._build_checkout(*checkout, refusal_key, return_options)
         return page.render_checkout(
             checkout_data,
             language,
             theme.get_theme(request.query),
             _build_appearance_query(request),
+            urlencode(_list_return_parameters(request)),
         )
 
     async def _build_checkout(
-        self, payment: Payment, merchant: Merchant, refusal_key: str
+        self,
+        payment: Payment,
+        merchant: Merchant,
+        refusal_key: str,
+        return_options: ReturnOptions,
     ) -> CheckoutData:
         app = self._app
         if payment.live not in self._registered_modes and not payment.status.is_final:
@@ -173,7 +184,7 @@ class CheckoutPages:
             updated_at=payment.updated_at_us // 1_000_000,
             app_id=CHECKOUT_APP_IDS[payment.live],
             poll_ms=status.poll_in_ms,
-            return_link=_find_return_link(payment),
+            return_url=find_return_url(payment),
             may_receive_money=await may_receive_money(app, payment),
             logo_path=await app.icons.find_path(merchant.icon_url, merchant.partner_id),
             accent=checkout_settings.accents.get(merchant.id, checkout_settings.accent),
@@ -189,6 +200,11 @@ class CheckoutPages:
             refund=self._describe_refund(payment, refunds),
             panel=panel.find_panel(app, payment),
             refusal_key=refusal_key,
+            description=payment.description,
+            lines=_list_lines(payment, amount),
+            support_email=merchant.support_email,
+            support_url=merchant.support_url,
+            return_link=find_payment_return_link(checkout_settings, payment, return_options.url),
         )
 
     def _describe_refund(
@@ -239,11 +255,6 @@ class CheckoutPages:
         return chains
 
 
-def _find_return_link(payment: Payment) -> ReturnLink | None:
-    url = find_return_url(payment)
-    return None if url is None else ReturnLink(url, needs_tap=False)
-
-
 def _to_offer(way: PaymentWay) -> CheckoutOffer:
     asset = way.asset
     return CheckoutOffer(
@@ -271,12 +282,27 @@ def _get_link(request: PlainRequest) -> str:
 
 
 def _build_appearance_query(request: PlainRequest) -> str:
-    """Return the query that keeps the language and the theme of a page."""
+    """Return the query that keeps the language and the theme of a page, and its way back."""
     language = next((value for name, value in request.query if name == PARAMETER), "")
     parameters = {PARAMETER: language if language in LANGUAGES else ""}
     parameters[theme.PARAMETER] = theme.get_theme(request.query)
-    query = urlencode({name: value for name, value in parameters.items() if value})
+    parameters = {name: value for name, value in parameters.items() if value}
+    query = urlencode(parameters | _list_return_parameters(request))
     return f"?{query}" if query else ""
+
+
+def _list_return_parameters(request: PlainRequest) -> dict[str, str]:
+    """Return the query parameters that keep a page's way back."""
+    parameters = parse_return_options(request.query).to_parameters()
+    return {name: value for name, value in parameters.items() if value}
+
+
+def _list_lines(payment: Payment, amount: money_pb2.Amount) -> Sequence[CheckoutLine]:
+    decimals = amount.display.decimals
+    return [
+        CheckoutLine(line.name, line.quantity, Decimal(line.amount).scaleb(-decimals))
+        for line in payment.lines
+    ]
 
 
 def _to_whole_units(amount: money_pb2.Amount) -> Decimal:
