@@ -23,7 +23,7 @@ from florin_server.money.payments.service.checkout import CheckoutTransaction, C
 from florin_server.money.payments.service.panel import SandboxPanel
 from florin_server.money.payments.service.ways import NetworkFee
 from florin_server.web.assets import get_asset_url
-from florin_server.web.language import Translations, get_translations
+from florin_server.web.language import Translations, get_translations, trim_zeros
 from florin_server.web.payments import accent, qr
 from florin_server.web.render import (
     HttpHeaders,
@@ -315,10 +315,10 @@ def _build_context(checkout: CheckoutData, translations: Translations) -> _Check
         paid=None if paid is None else _format_paid(paid, translations),
         ended=_to_iso_time(checkout.updated_at),
         ended_text=translations.format_time(checkout.updated_at) if done else "",
-        refunded=translations.format_amount(_trim_zeros(refund.value), refund.symbol)
+        refunded=translations.format_amount(trim_zeros(refund.value), refund.symbol)
         if refund
         else "",
-        refunded_of=translations.format_amount(_trim_zeros(refund.paid), refund.symbol)
+        refunded_of=translations.format_amount(trim_zeros(refund.paid), refund.symbol)
         if refund
         else "",
         refunds=_list_refund_rows(refund, translations) if refund else (),
@@ -361,7 +361,7 @@ def _to_offer_row(offer: CheckoutOffer, translations: Translations) -> _OfferRow
         offer.symbol,
         offer.chain_id,
         offer.network,
-        translations.format_amount(_trim_zeros(offer.value), offer.symbol),
+        translations.format_amount(trim_zeros(offer.value), offer.symbol),
         f"fee.{offer.network_fee}",
         translations.format_duration(offer.eta_s),
     )
@@ -370,7 +370,7 @@ def _to_offer_row(offer: CheckoutOffer, translations: Translations) -> _OfferRow
 def _list_refund_rows(refund: CheckoutRefund, translations: Translations) -> Sequence[_RefundRow]:
     return [
         _RefundRow(
-            translations.format_amount(_trim_zeros(entry.value), refund.symbol),
+            translations.format_amount(trim_zeros(entry.value), refund.symbol),
             _to_iso_time(entry.at_s),
             translations.format_time(entry.at_s),
             entry.transaction,
@@ -384,13 +384,7 @@ def _to_iso_time(at_s: int) -> str:
 
 
 def _format_paid(paid: PaidAmount, translations: Translations) -> str:
-    return f"{translations.format_amount(_trim_zeros(paid.value), paid.symbol)}, {paid.network}"
-
-
-def _trim_zeros(value: Decimal) -> Decimal:
-    """Return a value without trailing zeros, with at least two decimals."""
-    places = -int(value.normalize().as_tuple().exponent)
-    return value.quantize(Decimal(1).scaleb(-max(places, 2)))
+    return f"{translations.format_amount(trim_zeros(paid.value), paid.symbol)}, {paid.network}"
 
 
 def _list_wallet_links(link: str, wallets: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
