@@ -417,9 +417,9 @@ async def test_ignored_members_are_reported_to_test_keys_only(desk):
         "refrenceId, amount.currency, checkout.successURL, lines[0].sku??X-Evil??1"
     )
     # also where the misspelled member is the reason
-    answer = await desk.ask("POST", CREATE, desk.rest.merchant, {"amont": USD})
+    answer = await desk.ask("POST", CREATE, desk.rest.merchant, {"amounts": USD})
     assert answer.refusal == VALIDATION
-    assert answer.headers["Florin-Ignored"] == "amont"
+    assert answer.headers["Florin-Ignored"] == "amounts"
     live = await desk.tenant(live=True)
     answer = await desk.ask("POST", CREATE, live.headers, body)
     assert answer.status == 201
@@ -434,10 +434,10 @@ async def test_list_of_ignored_members_is_short(desk):
 
 
 async def test_unknown_member_of_a_refund_is_refused(desk):
-    body = {"paymentId": "pay_1", "ammount": USD}
+    body = {"paymentId": "pay_1", "amounts": USD}
     answer = await call_refused(desk, "POST", "/v1/refunds", desk.rest.merchant, body=body)
     assert answer.refusal == VALIDATION
-    assert answer.body["issues"] == [{"field": "ammount", "message": "is unknown"}]
+    assert answer.body["issues"] == [{"field": "amounts", "message": "is unknown"}]
     assert "Florin-Ignored" not in answer.headers
 
 

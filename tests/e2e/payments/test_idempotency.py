@@ -280,7 +280,7 @@ async def test_equal_requests_have_equal_orders(desk, tenant):
     )
     assert (payment_id, replayed) == (first.body["paymentId"], "true")
     for change in (
-        {"description": "Brunch"},
+        {"description": "Lunch"},
         {"description": None},
         {"lines": order["lines"][::-1]},
         {"lines": []},

@@ -319,8 +319,7 @@ def merchants_support(
 ) -> None:
     """Set the contact for questions of buyers.
 
-    The checkout page shows it. An empty text removes an address; an option that is left out keeps
-    it.
+    The checkout page shows it. An empty text removes an address.
 
     Example: `florin merchants support mrch_1a2b --support-email help@b.c`
     """
