@@ -351,8 +351,9 @@ class RestGateway:
             # ignored, but limited like any other body
             await exchange.read_body(limit)
         try:
+            incoming = exchange.request_headers
             request, held_ms = binding.parse_request(
-                body, exchange.scope["query_string"], texts, exchange.request_headers.profile
+                body, exchange.scope["query_string"], texts, incoming.profile, incoming.metadata
             )
         except RefusedError as fault:
             await self._refuse_after_auth(exchange, binding, fault)

@@ -12,21 +12,26 @@ from grpc_rest_gateway import jsoncanonical
 from grpc_rest_gateway.errors import RequestIssue
 from grpc_rest_gateway.jsondecode import ISSUES_MAX, DecoderCompiler
 from grpc_rest_gateway.jsonencode import EncoderCompiler
+from grpc_rest_gateway.jsonignored import format_ignored_members
 from grpc_rest_gateway.profiles import JsonProfile
 
 JsonEncoder = Callable[[Any], bytes]
 JsonDecoder = Callable[[Any, Any], list[RequestIssue]]
+# returns names separated by commas
+IgnoredLister = Callable[[Any, JsonProfile], str]
 
 
 class JsonCodec:
     """Encoders and decoders of message types, compiled on first use.
 
     Canonical JSON with unknown members is refused, unless they are ignored; the other profiles
-    always ignore them.
+    always ignore them. With `report_ignored`, the service receives their names in the metadata
+    `ignored-members`.
     """
 
-    def __init__(self, *, ignore_unknown: bool = False) -> None:
+    def __init__(self, *, ignore_unknown: bool = False, report_ignored: bool = False) -> None:
         self.ignore_unknown = ignore_unknown
+        self._report_ignored = report_ignored
         own = (JsonProfile.SPEC, JsonProfile.DEPLOYED)
         self._encoders = {profile: EncoderCompiler(profile) for profile in own}
         self._decoders = {profile: DecoderCompiler(profile) for profile in own}
@@ -74,3 +79,15 @@ class JsonCodec:
             return faults[:ISSUES_MAX]
 
         return decode
+
+    def get_ignored_lister(
+        self, descriptor: Descriptor, excluded_fields: frozenset[str]
+    ) -> IgnoredLister:
+        """Return a function that names the ignored members of a body, if they are reported."""
+
+        def list_ignored(value: Any, profile: JsonProfile) -> str:
+            if not self._report_ignored or profile is JsonProfile.CANONICAL:
+                return ""
+            return format_ignored_members(value, descriptor, excluded_fields)
+
+        return list_ignored

@@ -201,7 +201,7 @@ class DecoderCompiler:
         entry = get_message_type(member.field)
         key, value = entry.fields_by_name["key"], entry.fields_by_name["value"]
         inner = JsonMember(value, member.name)
-        path = f"{member.name + '.'!r} + k"
+        path = f"{member.name + '.'!r} + k[:{_NAME_MAX}]"
         kind, test, use, fault = self._render_value(
             inner, path, target=f"m.{member.field.name}[key]"
         )

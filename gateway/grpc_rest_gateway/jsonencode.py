@@ -114,6 +114,9 @@ class EncoderCompiler:
             ):
                 flush()
                 lines += [f"if {there}:", f"    d[{member.name!r}] = {shown}"]
+            elif field.is_repeated and member.is_omitted_when_absent:
+                flush()
+                lines += [f"if m.{field.name}:", f"    d[{member.name!r}] = {shown}"]
             elif field.has_presence:
                 always.append(f"{member.name!r}: {shown} if {there} else None")
             elif is_sparse and _is_null_when_zero(member):
@@ -133,7 +136,8 @@ class EncoderCompiler:
                 replace(member, field=held, holds_json=False), f"{source}[k]"
             )
             shown = "k" if key.type == FieldDescriptor.TYPE_STRING else "keys(k)"
-            return f"{{{shown}: {value} for k in {source}}}"
+            # maps have no order of their own: equal messages are equal JSON
+            return f"{{{shown}: {value} for k in sorted({source})}}"
         if field.is_repeated:
             value = self._render_value(member, "x")
             return f"[*{source}]" if value == "x" else f"[{value} for x in {source}]"

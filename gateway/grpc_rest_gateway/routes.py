@@ -30,6 +30,7 @@ from grpc_rest_gateway.errors import (
 from grpc_rest_gateway.headers import HeaderRules, Headers
 from grpc_rest_gateway.httprule import PathRouter, PathTemplate, TemplateError, parse_template
 from grpc_rest_gateway.jsoncodec import JsonCodec, JsonDecoder, JsonEncoder
+from grpc_rest_gateway.jsonignored import IGNORED_KEY
 from grpc_rest_gateway.jsonshape import INTEGER_BOUNDS, get_rule
 from grpc_rest_gateway.parameters import (
     FieldError,
@@ -144,6 +145,9 @@ class RouteBinding:
         self._query_fields = self._build_query_fields(rule)
         self._canonical_query_fields = self._build_canonical_query_fields(rule, options, codec)
         self._decoders = self._build_decoders(codec, body_field)
+        self._list_ignored = codec.get_ignored_lister(
+            method.input_type, self._list_excluded(body_field)
+        )
         self.encoders = self._build_encoders(codec, rule)
         self.unary_method: UnaryMethod | None = None
         self.stream_method: StreamMethod | None = None
@@ -220,12 +224,14 @@ class RouteBinding:
     def _build_decoders(
         self, codec: JsonCodec, body_field: FieldDescriptor | None
     ) -> dict[JsonProfile, JsonDecoder]:
-        total = {v.field_path[0] for v in self.template.variables if len(v.field_path) == 1}
-        if body_field is not None:
-            total = {f.name for f in self.method.input_type.fields} - {body_field.name}
-        # the path takes precedence: its fields are not members of the body
-        without = frozenset(total)
+        without = self._list_excluded(body_field)
         return {p: codec.get_decoder(self.method.input_type, p, without) for p in JsonProfile}
+
+    def _list_excluded(self, body_field: FieldDescriptor | None) -> frozenset[str]:
+        """Return the fields that are not members of the body: the path takes precedence."""
+        if body_field is not None:
+            return frozenset(f.name for f in self.method.input_type.fields) - {body_field.name}
+        return frozenset(v.field_path[0] for v in self.template.variables if len(v.field_path) == 1)
 
     def _build_encoders(
         self, codec: JsonCodec, rule: http_pb2.HttpRule
@@ -251,18 +257,24 @@ class RouteBinding:
         return self._request()
 
     def parse_request(
-        self, body: bytes, query: bytes, path: tuple[str, ...], profile: JsonProfile
+        self,
+        body: bytes,
+        query: bytes,
+        path: tuple[str, ...],
+        profile: JsonProfile,
+        metadata: list[tuple[str, str | bytes]] | None = None,
     ) -> tuple[Any, int | None]:
         """Return the request, and the requested wait in milliseconds (None: no long poll).
 
-        The query takes precedence over the body, the path over both. Raise RefusedError if a part
-        cannot be parsed.
+        The query takes precedence over the body, the path over both. Ignored members of the body
+        are added to the `metadata`, if the codec reports them. Raise RefusedError if a part cannot
+        be parsed.
         """
         request = self._request()
         pairs = parse_query(query) if query else []
         held_ms = _find_poll_ms(pairs) if pairs and self.poll_plan is not None else None
         if self.has_body:
-            self._parse_body(body, request, profile)
+            self._parse_body(body, request, profile, metadata)
         if pairs:
             query_fields = (
                 self._canonical_query_fields
@@ -273,7 +285,13 @@ class RouteBinding:
         self._path.set_fields(request, path, profile)
         return request, held_ms
 
-    def _parse_body(self, body: bytes, request: Message, profile: JsonProfile) -> None:
+    def _parse_body(
+        self,
+        body: bytes,
+        request: Message,
+        profile: JsonProfile,
+        metadata: list[tuple[str, str | bytes]] | None,
+    ) -> None:
         try:
             value = jsonscan.parse_json(body) if body else _NO_BODY
         except jsonscan.StrictJsonError as error:
@@ -285,6 +303,9 @@ class RouteBinding:
             value = _EMPTY_OBJECT
         elif self._body_member:
             value = {self._body_member: value}
+        # before the faults: a required member can be missing because its name is misspelled
+        if metadata is not None and (names := self._list_ignored(value, profile)):
+            metadata.append((IGNORED_KEY, names))
         if issues := self._decoders[profile](value, request):
             if self._body_member:
                 prefix = self._body_member

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from florin_server.domain.accounts.contact import is_valid_email, is_valid_name, list_issues
+from florin_server.domain.accounts.contact import (
+    SupportContact,
+    is_valid_email,
+    is_valid_name,
+    list_issues,
+)
 from florin_server.domain.errors import FieldIssue
 
 
@@ -90,3 +95,21 @@ def test_every_invalid_field_is_reported_by_name():
         FieldIssue("merchantEmail", "must be an e-mail address"),
         FieldIssue("iconUrl", "must be an absolute https URL"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("support", "fields"),
+    [
+        (SupportContact(), []),
+        (SupportContact("", ""), []),
+        (SupportContact("help@shop.example", "https://shop.example/help?x=1"), []),
+        # a link of a page would have more recipients, or a subject
+        (SupportContact("a?bcc=b@shop.example"), ["supportEmail"]),
+        (SupportContact("a%0ab@shop.example"), ["supportEmail"]),
+        (SupportContact("a\u202eb@shop.example", "javascript:x"), ["supportEmail", "supportUrl"]),
+        (SupportContact(url="http://shop.example"), ["supportUrl"]),
+        (SupportContact(url="https://user@shop.example"), ["supportUrl"]),
+    ],
+)
+def test_support_contact_can_be_linked(support, fields):
+    assert [issue.field for issue in support.list_issues()] == fields

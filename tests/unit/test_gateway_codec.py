@@ -20,11 +20,13 @@ from florin.v1 import (
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc_rest_gateway.jsoncodec import JsonCodec
+from grpc_rest_gateway.jsonignored import format_ignored_members
 from grpc_rest_gateway.jsonshape import (
     find_union,
     get_enum_numbers,
     get_message_type,
     get_rule,
+    is_map,
     list_members,
 )
 from grpc_rest_gateway.profiles import JsonProfile
@@ -382,7 +384,10 @@ def a_message(descriptor) -> st.SearchStrategy:
     for member in list_members(descriptor, SPEC):
         field = member.field
         values = st.deferred(lambda field=field: one_value(field))
-        values = st.lists(values, max_size=3) if field.is_repeated else values
+        if is_map(field):
+            values = st.dictionaries(TEXTS, TEXTS, max_size=3)
+        elif field.is_repeated:
+            values = st.lists(values, max_size=3)
         holder = maybe if field.has_presence and not member.is_required else sure
         holder[field.name] = values
     return st.fixed_dictionaries(sure, optional=maybe).map(lambda fields: kind(**fields))
@@ -431,3 +436,47 @@ def test_a_strict_message_refuses_members_that_it_does_not_have(profile):
     _, issues = read(refund_pb2.CreateRefundRequest, many, profile)
     assert len(issues) <= 21
     assert all(len(name) <= 64 for name, _ in issues)
+
+
+NEW = merchant_pb2.CreatePaymentRequest.DESCRIPTOR
+
+
+@pytest.mark.parametrize(
+    ("value", "names"),
+    [
+        ({}, ""),
+        ({"amount": {"unit": "x"}, "metadata": {"any": 1}, "lines": [{"name": 1}]}, ""),
+        ({"a": 1, "amount": {"b": 1}}, "a, amount.b"),
+        ({"lines": [{}, {"c": 1}], "checkout": {"d": {}}}, "checkout.d, lines[1].c"),
+        # of the wrong type: a fault, and not ignored
+        ({"amount": "x", "lines": "x", "checkout": [1]}, ""),
+        ({"a b\r\né\u202e": 1, "": 1}, "a?b????, "),
+        ({"x" * 100: 1}, "x" * 64),
+        ({f"x{n}": n for n in range(12)}, ", ".join([*(f"x{n}" for n in range(10)), "..."])),
+        ([1], ""),
+    ],
+)
+def test_ignored_members_are_named_by_path(value, names):
+    assert format_ignored_members(value, NEW, frozenset()) == names
+
+
+def test_ignored_members_of_unions_and_of_the_path_are_named():
+    kind = gateway_pb2.ConfirmPaymentRequest.DESCRIPTOR
+    results = [{"type": "walletRpc", "data": ["0x"], "e": 1}, {"type": "other", "data": {"f": 1}}]
+    value = {"optionId": "o", "results": results, "paymentId": "pay_1"}
+    names = format_ignored_members(value, kind, frozenset({"payment_id"}))
+    assert names == "paymentId, results[0].e"
+
+
+def test_members_that_a_strict_message_refuses_are_not_ignored():
+    kind = refund_pb2.CreateRefundRequest.DESCRIPTOR
+    assert format_ignored_members({"x": 1, "amount": {"y": 1}}, kind, frozenset()) == ""
+
+
+def test_empty_list_and_map_are_left_out_where_their_field_says_so():
+    detail = merchant_pb2.PaymentDetail()
+    assert not {"lines", "metadata"} & shown(detail).keys()
+    assert shown(detail)["refunds"] == []
+    for name in ("b", "a", "c"):
+        detail.metadata[name] = name
+    assert list(shown(detail)["metadata"]) == ["a", "b", "c"]

@@ -3,6 +3,13 @@ from urllib.parse import quote
 import pytest
 from florin_server.domain.ids import is_payment_id_shape
 from florin_server.domain.payments.links import CheckoutLinks, resolve_payment_id
+from florin_server.domain.payments.return_links import (
+    ReturnLink,
+    ReturnPolicy,
+    find_return_link,
+    is_return_target,
+)
+from florin_server.settings.checkout import CheckoutSettings
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -188,3 +195,93 @@ def test_this_machine_needs_no_encryption(host):
 def test_a_host_that_only_ends_alike_is_not_this_machine():
     link = f"http://evillocalhost/{ID}"
     assert resolve_payment_id(link, ("evillocalhost",)) == link
+
+
+# returnUrl
+
+APPS = ReturnPolicy(schemes=("metamask",), own_urls=("https://shop.example:443/thanks?a=b",))
+
+
+@pytest.mark.parametrize(
+    ("url", "href", "needs_tap"),
+    [
+        ("https://shop.example", f"https://shop.example?payment_id={ID}", False),
+        ("https://shop.example/x?a=b#c", f"https://shop.example/x?a=b&payment_id={ID}#c", False),
+        ("HTTPS://SHOP.example/", f"HTTPS://SHOP.example/?payment_id={ID}", False),
+        # anyone can make such a link: no page opens it without a tap
+        ("https://evil.example/", f"https://evil.example/?payment_id={ID}", True),
+        ("https://shop.example.evil/", f"https://shop.example.evil/?payment_id={ID}", True),
+        ("https://shop.example:444/", f"https://shop.example:444/?payment_id={ID}", True),
+        ("com.shop.app://done", f"com.shop.app://done?payment_id={ID}", True),
+        ("COM.shop.App:/done#x", f"COM.shop.App:/done?payment_id={ID}#x", True),
+        ("metamask://", f"metamask://?payment_id={ID}", True),
+    ],
+)
+def test_return_url_leads_back_with_the_payment_id(url, href, needs_tap):
+    assert find_return_link(url, ID, APPS) == ReturnLink(href, needs_tap)
+
+
+DANGEROUS = [
+    *("javascript:alert(1)", "JavaScript:alert(1)", "java\tscript:alert(1)", " javascript:x"),
+    *("javascript://shop.example/%0aalert(1)", "vbscript:x", "data:text/html,<script>", "data:,x"),
+    *("file:///etc/passwd", "blob:https://shop.example/1", "filesystem:https://shop.example/x"),
+    *("intent://x#Intent;scheme=https;end", "android-app://com.shop.app", "about:blank"),
+    *("view-source:https://shop.example", "content://x", "jar:https://shop.example!/x"),
+    *("http://shop.example/", "ws://shop.example", "ftp://shop.example/", "mailto:a@shop.example"),
+    *("tel:1", "sms:1", "//evil.example", "/\\evil.example", "evil.example", "", "https:", ":x"),
+    *("https://user@shop.example/", "https://shop.example\\@evil.example", "https://", "https:/x"),
+    *("https://shop.example/\n", "https://shop.exämple/", "com.shop.app://\u202ex", "a.b:<x>"),
+    *("unknown://x", "trust", "com.shop.app", 'com.shop.app://"x', "com.shop.app:// x", "1.a://x"),
+    "https://shop.example/" + "x" * 2048,
+    "com.shop.app://" + "x" * 2048,
+    "a." + "b" * 100 + "://x",
+]
+
+
+@pytest.mark.parametrize("url", DANGEROUS)
+def test_dangerous_or_unknown_return_url_is_dropped(url):
+    assert find_return_link(url, ID, APPS) is None
+
+
+@pytest.mark.parametrize("url", DANGEROUS)
+def test_no_setting_allows_a_dangerous_scheme(url):
+    scheme, colon, _ = url.partition(":")
+    # of these the scheme is not the danger
+    if not colon or scheme.lower() in {"unknown", "com.shop.app", "a.b"}:
+        scheme = "javascript"
+    assert find_return_link(url, ID, ReturnPolicy(targets=(scheme.lower(),))) is None
+    with pytest.raises(ValueError, match="scheme of an app"):
+        CheckoutSettings(return_schemes=(scheme,))
+
+
+def test_merchant_can_limit_the_ways_back():
+    policy = ReturnPolicy(("metamask",), ("https://shop.example", "com.shop.app"))
+    assert find_return_link("https://shop.example/a", ID, policy).needs_tap is False
+    assert find_return_link("com.shop.app://a", ID, policy).needs_tap is True
+    for url in ("https://other.example/", "com.other.app://a", "metamask://a"):
+        assert find_return_link(url, ID, policy) is None
+    assert find_return_link("https://shop.example/", ID, ReturnPolicy(targets=())) is None
+
+
+@pytest.mark.parametrize("target", ["com.shop.app", "shop", "https://shop.example:8443"])
+def test_target_is_an_app_scheme_or_an_origin(target):
+    assert is_return_target(target)
+    assert CheckoutSettings(return_targets={"mrch_1": (target,)})
+
+
+@pytest.mark.parametrize(
+    "target", ["https://shop.example/", "http://shop.example", "data", "https", "Shop", "a:b", ""]
+)
+def test_other_target_is_refused(target):
+    assert not is_return_target(target)
+    with pytest.raises(ValueError, match="neither the URL scheme"):
+        CheckoutSettings(return_targets={"mrch_1": (target,)})
+
+
+@given(st.text(max_size=60))
+def test_return_link_is_https_or_of_an_allowed_app(text):
+    link = find_return_link(text, ID, APPS)
+    if link is not None:
+        scheme = link.href.partition(":")[0].lower()
+        assert scheme in {"https", "metamask"} or "." in scheme
+        assert link.href.isascii()

@@ -73,6 +73,7 @@ def fill(message: Any, *, everything: bool, depth: int = 0) -> Any:
         if field.is_repeated and not everything:
             continue
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
+            getattr(message, field.name)["7"] = "7"
             continue
         if field.message_type is not None:
             inner = getattr(message, field.name)

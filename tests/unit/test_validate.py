@@ -238,6 +238,11 @@ def with_nul(descriptor: Descriptor, depth: int = 4) -> Iterator[tuple[Message, 
         elif field.message_type is not None and depth:
             for inner, path in with_nul(field.message_type, depth - 1):
                 message = make()
+                if field.message_type.GetOptions().map_entry:
+                    # a key that is refused is not part of the path
+                    getattr(message, field.name)[inner.key or "k"] = inner.value
+                    yield message, field.json_name + (".k" if path == "value" else "")
+                    continue
                 if field.is_repeated:
                     getattr(message, field.name).append(inner)
                     yield message, f"{field.json_name}[0].{path}"

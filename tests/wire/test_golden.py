@@ -15,10 +15,19 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from tests.support.desk import ORDER, PaymentOffer, ServiceHarness
+from tests.support.desk import CREATE, ORDER, PaymentOffer, ServiceHarness
 from tests.support.golden import PROFILES, compare_golden, mask_hashes
 from tests.support.states import CHECKOUT, STATES, create_payment_per_state
 
+ORDER_WITH_LINES: dict[str, Any] = {
+    **ORDER,
+    "description": "Breakfast at table 7",
+    "lines": [
+        {"name": "Flat white", "quantity": 2, "amount": "900"},
+        {"name": "Croissant", "amount": "350"},
+    ],
+    "metadata": {"shift": "morning", "table": "7"},
+}
 LAPSED = "2027-01-15T08:06:50"
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -47,6 +56,27 @@ async def test_a_created_payment(desk, path, profile, update_golden):
     text = json.dumps({"status": answer.status, "body": answer.body})
     created = json.loads(text.replace(answer.body["paymentId"], "<payment id>"))
     compare_golden("created.json", created, update=update_golden)
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.usefixtures("payments")
+async def test_created_payment_with_an_order(desk, profile, update_golden):
+    headers = {**desk.rest.merchant, **PROFILES[profile], "Request-Id": "golden"}
+    first, second = ORDER_WITH_LINES["lines"]
+    incomplete = {**ORDER_WITH_LINES, "lines": [{**first, "amount": "750"}, second]}
+    created = await desk.ask("POST", CREATE, headers, ORDER_WITH_LINES)
+    payment_id = created.body["paymentId"]
+    answers = {
+        f"POST {CREATE} {json.dumps(ORDER_WITH_LINES)}": created,
+        f"POST {CREATE} {json.dumps(incomplete)}": await desk.ask(
+            "POST", CREATE, headers, incomplete
+        ),
+        f"GET {CREATE}/{payment_id}": await desk.ask("GET", f"{CREATE}/{payment_id}", headers),
+    }
+    text = json.dumps({name: {"status": a.status, "body": a.body} for name, a in answers.items()})
+    text = text.replace(payment_id, "<payment id>")
+    text = text.replace(desk.env["FLORIN_MERCHANT_ID"], "<merchant id>")
+    compare_golden("order.json", json.loads(text), update=update_golden)
 
 
 async def test_every_transaction_hash_is_masked():

@@ -21,7 +21,7 @@ ALLOWED = """
 """
 EXPOSED = """
     request-id pay-version wcp-version ratelimit-policy ratelimit retry-after idempotent-replayed
-    deprecation link
+    florin-ignored deprecation link
 """
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -82,6 +82,9 @@ def with_text(message: Message, path: Path, text: str) -> Message:
     target: Any = changed
     for field in path[:-1]:
         inner = getattr(target, field.name)
+        if field.message_type.GetOptions().map_entry:
+            inner.update(put_entry(path, text))
+            return changed
         if field.is_repeated:
             inner = inner[0] if len(inner) else inner.add()
         target = inner
@@ -92,6 +95,11 @@ def with_text(message: Message, path: Path, text: str) -> Message:
     else:
         setattr(target, last.name, text)
     return changed
+
+
+def put_entry(path: Path, text: str) -> dict[str, str]:
+    """Return an entry of a map whose key or value is a text, as the path says."""
+    return {text: "x"} if path[-1].name == "key" else {"k": text}
 
 
 def sent(path: Path, character: str) -> list[str]:
@@ -187,6 +195,10 @@ def rest_requests(
         for field in path[:-1]:
             if field.GetOptions().Extensions[json_pb2.field].flatten:
                 continue
+            if field.message_type.GetOptions().map_entry:
+                target[field.json_name] = put_entry(path, text)
+                yield place, body
+                return
             inner = target.get(field.json_name)
             if not isinstance(inner, list if field.is_repeated else dict):
                 inner = target[field.json_name] = [{}] if field.is_repeated else {}

@@ -73,11 +73,17 @@ def create_merchant(
     merchant_name: str,
     merchant_email: str,
     icon_url: str | None = None,
+    support_email: str | None = None,
+    support_url: str | None = None,
     **options: Unpack[KeyedCallOptions],
 ) -> RpcCall[CreateMerchantResponse]:
-    """Create a merchant of the partner."""
+    """Create a merchant of the partner; buyers see `support_email` and `support_url`."""
     request = CreateMerchantRequest(
-        merchant_name=merchant_name, merchant_email=merchant_email, icon_url=icon_url
+        merchant_name=merchant_name,
+        merchant_email=merchant_email,
+        icon_url=icon_url,
+        support_email=support_email,
+        support_url=support_url,
     )
     return _CREATE(request, options)
 
@@ -108,14 +114,21 @@ def update_merchant(
     merchant_name: str | None = None,
     merchant_email: str | None = None,
     icon_url: str | None = None,
+    support_email: str | None = None,
+    support_url: str | None = None,
     **options: Unpack[KeyedCallOptions],
 ) -> RpcCall[UpdateMerchantResponse]:
-    """Change a merchant; None keeps a value, an empty `icon_url` removes the logo."""
+    """Change a merchant; None keeps a value.
+
+    An empty `icon_url`, `support_email` or `support_url` removes the value.
+    """
     request = UpdateMerchantRequest(
         merchant_id=merchant_id,
         merchant_name=merchant_name,
         merchant_email=merchant_email,
         icon_url=icon_url,
+        support_email=support_email,
+        support_url=support_url,
     )
     return _UPDATE(request, options)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeVar, Unpack
 
 from florin.v1.listing_pb2 import (
@@ -21,6 +21,7 @@ from florin.v1.merchant_pb2 import (
     CreatePaymentRequest,
     CreatePaymentResponse,
     PaymentDetail,
+    PaymentLine,
 )
 from florin.v1.payment_pb2 import (
     CancelPaymentRequest,
@@ -107,6 +108,9 @@ def create_payment(
     reference_id: str | None = None,
     expires_at: int | None = None,
     checkout: CheckoutUrls | None = None,
+    description: str | None = None,
+    lines: Iterable[PaymentLine] = (),
+    metadata: Mapping[str, str] | None = None,
     **options: Unpack[KeyedMerchantCallOptions],
 ) -> RpcCall[CreatePaymentResponse]:
     """Create a payment.
@@ -114,12 +118,19 @@ def create_payment(
     `amount` is a unit and minor units: ("iso4217/USD", 1250) for 12.50 USD. `reference_id` is the
     merchant's own order reference. `expires_at` is in Unix seconds, by default 15 minutes from now.
     `checkout` has the redirect targets for the buyer.
+
+    Buyers see the `description` and the `lines` of the order, whose amounts add up to `amount`. The
+    `metadata` are your own texts by name: only merchant reads, lists, webhooks and exports have
+    them.
     """
     request = CreatePaymentRequest(
         amount=to_amount(amount),
         reference_id=reference_id,
         expires_at=expires_at,
         checkout=checkout,
+        description=description,
+        lines=lines,
+        metadata=metadata,
     )
     return _CREATE(request, options)
 

@@ -186,10 +186,28 @@ class SchemaRegistry:
 
     def _build_collection(self, field: FieldDescriptor, side: SchemaSide) -> JsonSchema:
         if is_map(field):
-            held = get_message_type(field).fields_by_name["value"]
-            return {"type": "object", "additionalProperties": self._build_value(held, side)}
+            return self._build_map(field, side)
         bounds = _build_item_bounds(field) if side is SchemaSide.REQUEST else {}
         return {"type": "array", "items": self._build_value(field, side), **bounds}
+
+    def _build_map(self, field: FieldDescriptor, side: SchemaSide) -> JsonSchema:
+        held = get_message_type(field).fields_by_name["value"]
+        schema: JsonSchema = {
+            "type": "object",
+            "additionalProperties": self._build_value(held, side),
+        }
+        if side is not SchemaSide.REQUEST:
+            return schema
+        rule = get_rule(field)
+        if held.type == FieldDescriptor.TYPE_STRING:
+            # the bounds of the values are on the map's own field
+            schema["additionalProperties"] = _build_text_schema(rule)
+        if rule.max_key_chars:
+            schema["propertyNames"] = {"minLength": 1, "maxLength": rule.max_key_chars}
+            schema["propertyNames"] |= {"pattern": _NO_CONTROL_PATTERN} if rule.no_control else {}
+        if rule.max_items:
+            schema["maxProperties"] = rule.max_items
+        return schema
 
     def _build_value(self, field: FieldDescriptor, side: SchemaSide) -> JsonSchema:
         if field.type in MESSAGE_FIELD_TYPES:
@@ -233,13 +251,7 @@ class SchemaRegistry:
         if field.type == FieldDescriptor.TYPE_STRING:
             # empty text counts as missing
             filled = (rule.required or rule.clearable) and not field.is_repeated
-            fewest = max(rule.min_chars, 1 if filled else 0)
-            schema |= {"minLength": fewest} if fewest else {}
-            schema |= {"maxLength": rule.max_chars} if rule.max_chars else {}
-            if rule.pattern:
-                schema["pattern"] = f"^(?:{rule.pattern})$"
-            elif rule.no_control:
-                schema["pattern"] = _NO_CONTROL_PATTERN
+            schema |= _build_text_schema(rule, 1 if filled else 0)
         return schema
 
     def _build_unbounded(self, field: FieldDescriptor) -> JsonSchema:
@@ -265,6 +277,19 @@ class SchemaRegistry:
         return {"$ref": _REF + enum.name}
 
 
+def _build_text_schema(rule: json_pb2.FieldRule, fewest: int = 0) -> JsonSchema:
+    """Return the schema of a text of a request, with at least `fewest` characters."""
+    schema: JsonSchema = {"type": "string"}
+    fewest = max(rule.min_chars, fewest)
+    schema |= {"minLength": fewest} if fewest else {}
+    schema |= {"maxLength": rule.max_chars} if rule.max_chars else {}
+    if rule.pattern:
+        schema["pattern"] = f"^(?:{rule.pattern})$"
+    elif rule.no_control:
+        schema["pattern"] = _NO_CONTROL_PATTERN
+    return schema
+
+
 def _build_item_bounds(field: FieldDescriptor) -> JsonSchema:
     rule = get_rule(field)
     fewest = {"minItems": rule.min_items} if rule.min_items else {}
@@ -277,7 +302,8 @@ def _is_always_present(member: JsonMember, side: SchemaSide) -> bool:
         return member.is_required
     if side is SchemaSide.SPARSE and (member.field.has_presence or _is_null_when_zero(member)):
         return False
-    return not (member.is_omitted_when_absent and member.field.has_presence)
+    can_be_absent = member.field.has_presence or member.field.is_repeated
+    return not (member.is_omitted_when_absent and can_be_absent)
 
 
 def _is_nullable(member: JsonMember, side: SchemaSide) -> bool:

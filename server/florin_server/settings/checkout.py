@@ -8,10 +8,15 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from florin_server.domain.payments.return_links import is_app_scheme, is_return_target
+
 # the page's own link in the URL of a wallet: percent-encoded, or plain behind a path
 _LINKS: Final = ("{url}", "{place}")
 
 Color = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
+
+WalletName = Annotated[str, Field(min_length=1, max_length=40)]
+WebAddress = Annotated[str, Field(pattern=r"^https://[^\s\"'<>\\]+$", max_length=500)]
 
 
 def _check_link(url: str) -> str:
@@ -31,6 +36,21 @@ def _check_public_node(url: str) -> str:
     if parts.scheme != "https" or not parts.hostname or parts.username or parts.password:
         raise ValueError("it is not an https URL without user name and password, and buyers see it")
     return url
+
+
+def _check_app_scheme(scheme: str) -> str:
+    if not is_app_scheme(scheme):
+        raise ValueError("it is not the URL scheme of an app, in lower case and without a colon")
+    return scheme
+
+
+def _check_return_target(target: str) -> str:
+    if not is_return_target(target):
+        raise ValueError(
+            "it is neither the URL scheme of an app, as in com.shop.app, nor an https origin, as "
+            "in https://shop.example"
+        )
+    return target
 
 
 class WalletLink(BaseModel):
@@ -71,6 +91,13 @@ _EXPLORERS: Final[Mapping[str, str]] = {
 }
 
 
+_DOWNLOADS: Final[Mapping[str, str]] = {
+    "MetaMask": "https://metamask.io/download/",
+    "Phantom": "https://phantom.com/download",
+    "Rabby": "https://rabby.io/",
+}
+
+
 class CheckoutSettings(BaseModel):
     """The look of the payment page, and its links to wallets and explorers."""
 
@@ -89,6 +116,12 @@ class CheckoutSettings(BaseModel):
         max_length=12,
         description="wallet apps in which phones can open the payment page",
     )
+    downloads: dict[WalletName, WebAddress] = Field(
+        default=dict(_DOWNLOADS),
+        max_length=6,
+        description="pages (https) where buyers without a wallet get one for their browser, by "
+        "name of the wallet",
+    )
     explorers: dict[str, Annotated[str, AfterValidator(_check_transaction)]] = Field(
         default=dict(_EXPLORERS),
         description="block explorer URL of a transaction `{tx}`, by chain (CAIP-2); without it, "
@@ -98,6 +131,19 @@ class CheckoutSettings(BaseModel):
         default={},
         description="public nodes (https), by chain (CAIP-2), for wallets that add an unknown "
         "chain; every buyer sees them, so never set a URL that contains a key",
+    )
+    return_schemes: tuple[Annotated[str, AfterValidator(_check_app_scheme)], ...] = Field(
+        default=("metamask", "phantom", "solflare", "trust"),
+        max_length=50,
+        description="URL schemes of apps to which `returnUrl` of a payment link can lead, besides "
+        "https and schemes with a dot",
+    )
+    return_targets: dict[str, tuple[Annotated[str, AfterValidator(_check_return_target)], ...]] = (
+        Field(
+            default={},
+            description="the only apps (URL schemes) and sites (https origins) to which "
+            "`returnUrl` can lead for single merchants, by merchant id",
+        )
     )
     test_panel: bool | None = Field(
         default=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from grpc_rest_gateway.jsonignored import IGNORED_KEY
 from grpc_rest_gateway.settings import GatewaySettings, HeaderSettings
 
 from florin_server.api.server.metadata import CALLER_KEYS, SDK_KEYS, VERSION_KEYS
@@ -19,6 +20,7 @@ HEADERS = HeaderSettings(
         ("idempotent-replayed", ("idempotent-replayed",)),
         ("ratelimit-policy", ("ratelimit-policy",)),
         ("ratelimit", ("ratelimit",)),
+        (IGNORED_KEY, ("florin-ignored",)),
     ),
     exposed_headers=(
         "request-id",
@@ -27,6 +29,7 @@ HEADERS = HeaderSettings(
         "ratelimit",
         "retry-after",
         "idempotent-replayed",
+        "florin-ignored",
         "deprecation",
         "link",
     ),

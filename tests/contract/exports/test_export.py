@@ -11,6 +11,7 @@ from random import Random
 import pyarrow.parquet as pq
 import pytest
 from florin_server.accounts.store import customers
+from florin_server.domain.payments.order import PaymentLine
 from florin_server.domain.settlement.chain_txs import ReorgWatcher, WatchedTransaction
 from florin_server.features.exports.service import frames
 from florin_server.money.ledger.store import books
@@ -52,13 +53,21 @@ async def test_the_postings_of_an_export_are_those_of_the_ledger(store, shop, da
 
 
 async def test_exported_row_contains_every_field(store, shop, database, tmp_path):
-    created = await store.write(shop.create_paid())
+    order = {
+        "description": "=1+1",
+        "lines": (PaymentLine("Tea", 2, U256_MAX),),
+        "metadata": (("order", "1001"),),
+    }
+    created = await store.write(shop.create_paid(**order))
     out = tmp_path / "out"
     export_store(database, out, "jsonl")
     (payment,) = read_rows(out, "payments")
     assert payment["created_at"] == "2027-01-15T08:01:00.000000Z"
     assert (payment["requested_minor"], payment["requested"]) == ("5000", "50.00")
     assert (payment["settled_minor"], payment["settled"]) == ("49999990", "49.999990")
+    assert payment["description"] == "=1+1"
+    assert json.loads(payment["lines"]) == [["Tea", 2, U256_MAX]]
+    assert json.loads(payment["metadata"]) == {"order": "1001"}
     chosen, other = read_rows(out, "options")
     assert (chosen["chosen"], chosen["fetches"], other["chosen"]) == (True, 1, False)
     assert chosen["first_fetched_at"] == "2027-01-15T08:01:02.000000Z"

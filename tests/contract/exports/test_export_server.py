@@ -42,6 +42,8 @@ class Merchants(merchant_pb2_grpc.MerchantServiceServicer):
             status=payment_pb2.PAYMENT_STATUS_EXPIRED,
             fiat_amount=amount,
             created_at={"seconds": 1_800_000_000 + number, "nanos": 5_000},
+            description="Tea" if number else None,
+            metadata={"b": "2", "a": "é"} if number else {},
         )
         more = str(number + 1) if number < 2 else None
         return listing_pb2.ListPaymentsResponse(data=[row], next_cursor=more)
@@ -73,6 +75,10 @@ def test_every_page_is_requested_with_the_api_key_and_merchant():
     assert {int(row["requested_minor"]) for row in rows} == {HUGE}
     assert rows[0]["status"] == "expired"
     assert rows[0]["created_at"].microsecond == 5
+    assert [(row["description"], row["metadata"]) for row in rows] == [
+        (None, None),
+        *[("Tea", '{"a":"é","b":"2"}')] * 2,
+    ]
     # members that the server does not return stay empty
     assert {rows[0][name] for name in ("payer", "paid_minor", "option_id", "version")} == {None}
 

@@ -8,6 +8,7 @@ import pytest
 from florin_server.accounts.store import merchants
 from florin_server.accounts.store.merchants import MerchantListQuery
 from florin_server.db.engine.query import StoreError
+from florin_server.domain.accounts.contact import SupportContact
 from florin_server.domain.payments.payment import Merchant
 
 from tests.support.store_kit import LATER_US, NOW_US
@@ -57,6 +58,8 @@ async def test_merchant_belongs_to_a_single_partner_and_mode(store, other):
         ({"email": "new@shop.example"}, {"email": "new@shop.example"}),
         ({"icon_url": "https://shop.example/j"}, {"icon_url": "https://shop.example/j"}),
         ({"icon_url": ""}, {"icon_url": None}),
+        ({"support": SupportContact("help@shop.example")}, {"support_email": "help@shop.example"}),
+        ({"support": SupportContact(url="")}, {"support_url": None}),
         ({}, {}),
     ],
 )
@@ -65,6 +68,14 @@ async def test_a_change_leaves_the_rest(store, change, expected):
     changed = replace(SHOP, **expected)
     assert await store.write(merchants.change(**OWN, **change)) == changed
     assert await store.read(merchants.find_owned(**OWN)) == changed
+
+
+async def test_support_contact_of_a_merchant_changes_alone(store):
+    await store.write(merchants.create(SHOP))
+    change = SupportContact("", "https://shop.example/help")
+    changed = replace(SHOP, support_email=None, support_url="https://shop.example/help")
+    assert await store.write(merchants.set_support(SHOP.id, change)) == changed
+    assert await store.write(merchants.set_support("mer_none", change)) is None
 
 
 async def test_deleted_merchant_is_retained_but_not_returned_to_its_partner(store):

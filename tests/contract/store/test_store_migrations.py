@@ -6,6 +6,7 @@ import sqlite3
 from contextlib import closing
 
 import pytest
+from florin_server.accounts.store import merchants
 from florin_server.db.engine import schema
 from florin_server.db.tables.tables import METADATA
 from florin_server.money.settlement.store import chain_txs
@@ -174,3 +175,19 @@ async def test_settlements_of_an_old_file_migrate_after_refund_events(tmp_path):
     assert rows(path, "SELECT version FROM webhook_endpoint") == [("2026-05-18",)]
     migrate_file(path, "v0022", down=True)
     assert rows(path, "SELECT version FROM webhook_endpoint") == [("2026-02-18",)]
+
+
+async def test_payments_and_merchants_of_an_old_file_have_no_order_and_contact(tmp_path):
+    path = tmp_path / "florin.db"
+    path.touch(mode=0o600)
+    migrate_file(path, "v0026")
+    with closing(sqlite3.connect(path)) as raw, raw:
+        put(raw, "payment", id="pay_1", status="processing", value="9")
+        put(raw, "merchant", id="mrch_1", status="active")
+    async with open_engine_store("sqlite", tmp_path) as store:
+        payment = await store.payments.find("pay_1")
+        merchant = await store.read(merchants.find_merchant("mrch_1"))
+    assert (payment.description, payment.lines, payment.metadata) == (None, (), ())
+    assert (merchant.support_email, merchant.support_url) == (None, None)
+    migrate_file(path, "v0026", down=True)
+    assert rows(path, "SELECT id FROM payment") == [("pay_1",)]

@@ -8,6 +8,7 @@ import pytest
 from florin_server.accounts.store import customers
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.ledger import journals
+from florin_server.domain.payments.order import PaymentLine
 from florin_server.domain.payments.payment import CancellationReason, FailureCode, PaymentStatus
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.domain.settlement.chain_txs import LedgerPosting
@@ -51,11 +52,15 @@ async def test_a_payment_comes_back_as_it_was_stored(store):
         failure_code=FailureCode.DECLINED_USER,
         failure_detail="no",
         cancelled_reason=CancellationReason.BY_MERCHANT,
+        description="Breakfast \u202f🍵 <b>",
+        lines=(PaymentLine("Tea", 10**6, U256_MAX), PaymentLine('Ca"ké', 1, 0)),
+        metadata=(("a", ""), ("b", '{"x":1}'), ("名", "é")),
     )
     for payment in (plain, full):
         assert await store.write(payments.create(payment)) == payment
     result = await store.read(payments.find_many([plain.id, full.id, "pay_none"]))
     assert result == {plain.id: plain, full.id: full}
+    assert isinstance(result[full.id].lines[0], PaymentLine)
     assert isinstance(result[full.id].status, PaymentStatus)
     assert isinstance(result[full.id].failure_code, FailureCode)
     assert await store.payments.find(full.id) == full

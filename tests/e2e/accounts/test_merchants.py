@@ -66,6 +66,30 @@ async def test_a_live_key_creates_live_merchants(desk, protocol):
     assert (await desk.ask("POST", "/v1/payments", headers, ORDER)).body["live"] is True
 
 
+async def test_support_contact_is_set_changed_and_removed(account):
+    support = {"supportEmail": "help@cafe.example", "supportUrl": "https://cafe.example/help"}
+    created = await account.create(**support)
+    assert created.items() >= support.items()
+    change = {"supportEmail": "ask@cafe.example"}
+    changed = (await account.ask("UpdateMerchant", change, merchant=created["id"])).body["merchant"]
+    assert changed == {**created, **change}
+    removal = {"supportEmail": None, "supportUrl": None}
+    await account.ask("UpdateMerchant", removal, merchant=created["id"])
+    assert not support.keys() & (await get(account, created["id"])).keys()
+
+
+@pytest.mark.parametrize(
+    "support",
+    [{"supportEmail": "a?cc=b@c.example"}, {"supportUrl": "javascript:alert(1)"}],
+)
+async def test_support_contact_that_pages_cannot_link_is_refused(account, support):
+    created = await account.create()
+    for call, body in (("CreateMerchant", {**CAFE, **support}), ("UpdateMerchant", support)):
+        error = await account.get_refusal(call, body, merchant=created["id"])
+        assert to_refusal(error) == WRONG
+        assert [issue["field"] for issue in error.issues] == list(support)
+
+
 @pytest.mark.parametrize("icon", [{"iconUrl": None}, {}])
 async def test_a_logo_is_not_needed(account, icon):
     body = {**CAFE, **icon} if icon else {k: v for k, v in CAFE.items() if k != "iconUrl"}

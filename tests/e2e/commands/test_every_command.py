@@ -160,12 +160,18 @@ def merchants(stage: Stage) -> None:
     assert again == before
 
 
-@tries("merchants import", "merchants status", "merchants bank")
+@tries("merchants import", "merchants status", "merchants support", "merchants bank")
 def merchants_of_the_operator(stage: Stage) -> None:
     (partner,) = stage.run_json("partners", "create", "Of merchants")
     who = (f"--partner={partner['id']}", "--name=Tea", "--email=tea@house.example")
-    (created,) = stage.run_json("merchants", "import", "tea", *who)
+    support = ("--support-email=help@tea.example", "--support-url=https://tea.example/help")
+    (created,) = stage.run_json("merchants", "import", "tea", *who, *support)
     assert created["merchant"]["id"] == "tea"
+    assert created["merchant"]["supportUrl"] == "https://tea.example/help"
+    (changed,) = stage.run_json("merchants", "support", "tea", "--support-url=")
+    assert changed["merchant"]["supportEmail"] == "help@tea.example"
+    assert "supportUrl" not in changed["merchant"]
+    assert stage.run_json("merchants", "support", "tea", status=ExitStatus.USAGE_ERROR)
     (changed,) = stage.run_json("merchants", "status", "tea", "inactive")
     assert changed["merchant"]["status"] == "inactive"
     assert stage.run_json("merchants", "bank", "tea", "--type=iban")[0]["bankType"] == "iban"
@@ -192,9 +198,20 @@ def customers(stage: Stage) -> None:
 
 @tries("payments create", "payments list", "payments show", "payments cancel")
 def payments(stage: Stage) -> None:
-    payment = stage.payment("--reference", "order-9", "--expires-in", "30m")
+    order = ("--description", "Breakfast", "--metadata", "order=1001", "--metadata", "eq=a=b")
+    lines = ("--line", "2 x Flat white=9.00", "--line", "A=B tea=3.50")
+    payment = stage.payment("--reference", "order-9", "--expires-in", "30m", *order, *lines)
     (shown,) = stage.run_json("payments", "show", payment)
     assert (shown["referenceId"], shown["amount"]["value"]) == ("order-9", "1250")
+    assert shown["description"] == "Breakfast"
+    assert shown["metadata"] == {"order": "1001", "eq": "a=b"}
+    assert shown["lines"] == [
+        {"name": "Flat white", "quantity": 2, "amount": "900"},
+        {"name": "A=B tea", "quantity": 1, "amount": "350"},
+    ]
+    for wrong in ("--line=Tea", "--line==9.00", "--line=Tea=9.001", "--metadata=x"):
+        refused = ("payments", "create", "12.50 USD", wrong)
+        assert stage.run_json(*refused, status=ExitStatus.USAGE_ERROR)
     (listed,) = stage.run_json("payments", "list", "--reference", "order-9")
     assert [each_payment["paymentId"] for each_payment in listed["payments"]] == [payment]
     assert listed["more"] is False

@@ -73,3 +73,10 @@ async def completion(walk: NewcomerWalk, block: DocumentBlock) -> None:
     request = "COMP_WORDS='florin pay' COMP_CWORD=1 _FLORIN_COMPLETE=complete_bash florin"
     assert {"pay", "payments", "payouts"} <= {*(await walk.shell.run(request)).split()}
     assert "_florin_completion" in await walk.shell.run("complete -p florin; rm florin.bash")
+
+
+@step("docs/payments.md", "With an order", 0)
+async def payment_with_an_order(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    link, note, *_ = (await walk.shell.run(block.text)).split()
+    assert "/pay_" in link
+    assert note == "Payment"

@@ -339,6 +339,23 @@ async def test_import_of_a_merchant_without_a_partner_is_refused(refusal):
     assert describe_error(error) == (404, "partner_not_found", [])
 
 
+async def test_support_contact_of_a_merchant_is_the_operators_to_set(desk, operator, refusal):
+    tenant = await desk.tenant()
+    request = partner_pb2.SetMerchantSupportRequest(
+        merchant_id=tenant.merchant.id, support_email="help@tea.example"
+    )
+    assert (await operator.call("SetMerchantSupport", request)).merchant.support_email
+    path = f"/v1/merchants/{tenant.merchant.id}"
+    own = (await desk.ask("GET", path, tenant.headers)).body["merchant"]
+    assert own["supportEmail"] == "help@tea.example"
+    request.support_email = "nobody"
+    error = await refusal("SetMerchantSupport", request)
+    assert describe_error(error) == (400, "params_validation", ["supportEmail"])
+    request = partner_pb2.SetMerchantSupportRequest(merchant_id="mrch_none")
+    error = await refusal("SetMerchantSupport", request)
+    assert describe_error(error) == (404, "merchant_not_found", [])
+
+
 def status_of(merchant_id: str, status: int) -> partner_pb2.SetMerchantStatusRequest:
     return partner_pb2.SetMerchantStatusRequest(merchant_id=merchant_id, status=status)
 

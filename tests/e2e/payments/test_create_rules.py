@@ -11,7 +11,15 @@ import pytest_asyncio
 from florin.v1 import merchant_pb2, merchant_pb2_grpc
 
 from tests.support.api import to_api_call_error
-from tests.support.desk import CREATE, ORDER, PaymentOffer, call_refused, create_payment
+from tests.support.desk import (
+    CREATE,
+    DEPLOYED,
+    ORDER,
+    SPEC,
+    PaymentOffer,
+    call_refused,
+    create_payment,
+)
 
 VALIDATION = (400, "params_validation")
 USD = {"unit": "iso4217/USD", "value": "1250"}
@@ -257,6 +265,182 @@ async def test_a_redirect_that_is_off_has_its_reason(desk, checkout, problem):
         assert created["checkoutProblem"].startswith(f"the redirect is off: {problem}")
 
 
+# the order: description, lines and metadata
+
+LINES = [
+    {"name": "Flat white", "quantity": 2, "amount": "900"},
+    {"name": "Croissant <b>& co</b>", "quantity": 1, "amount": "350"},
+]
+ORDERED = {
+    "description": "Breakfast at table 7 <script>alert(1)</script>",
+    "lines": LINES,
+    "metadata": {"order": "1001", "till": "", "名": "🍵 x=y"},
+}
+
+
+@pytest.mark.parametrize("headers", [SPEC, DEPLOYED], ids=["spec", "deployed"])
+@pytest.mark.parametrize("path", [CREATE, "/v1/merchant/payment"])
+async def test_order_is_returned_to_the_merchant_as_written(desk, path, headers):
+    merchant = {**desk.rest.merchant, **headers}
+    created = await desk.rest.call("POST", path, merchant, {"amount": USD, **ORDERED})
+    detail = await desk.rest.call("GET", f"{CREATE}/{created['paymentId']}", merchant)
+    assert {name: detail[name] for name in ORDERED} == ORDERED
+    # maps have no order of their own: the answer is sorted
+    assert list(detail["metadata"]) == sorted(ORDERED["metadata"])
+    for path_of_list in ("/v1/payments?limit=200", "/v1/merchants/payments?limit=200"):
+        rows = (await desk.rest.call("GET", path_of_list, merchant))["data"]
+        (row,) = [row for row in rows if row["paymentId"] == created["paymentId"]]
+        assert row["description"] == ORDERED["description"]
+        assert row["metadata"] == ORDERED["metadata"]
+
+
+async def test_quantity_is_one_unless_given(desk):
+    detail = await create_payment(
+        desk, {"amount": USD, "lines": [{"name": "Tea", "amount": "1250"}]}
+    )
+    assert detail["lines"] == [{"name": "Tea", "quantity": 1, "amount": "1250"}]
+    assert not {"description", "metadata"} & set(detail)
+
+
+BUYER_PAGES = ("", "/state", "/receipt")
+
+
+async def test_wallets_buyers_and_receipts_never_get_metadata_or_reference(desk):
+    secret = "s3cret-margin"
+    offer = await desk.offer(
+        description="Breakfast", lines=LINES, metadata={secret: secret}, referenceId=secret + "-ref"
+    )
+    side = f"/v1/gateway/payment/{offer.payment_id}"
+    seen = []
+    for paid in (False, True):
+        if paid:
+            await desk.confirm(offer)
+            assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
+            receipt = f"{CREATE}/{offer.payment_id}/receipt"
+            seen.append(await desk.ask("GET", receipt, desk.rest.merchant))
+        seen.append(await desk.ask("GET", side, desk.rest.wallet))
+        seen.append(await desk.ask("GET", f"{side}/status", desk.rest.wallet))
+        options = {"accounts": [offer.wallet.account], "includePaymentInfo": True}
+        seen.append(await desk.ask("POST", f"{side}/options", desk.rest.wallet, options))
+        pages = [await desk.ask("GET", f"/{offer.payment_id}{page}") for page in BUYER_PAGES]
+        seen += pages
+    assert [answer.status for answer in seen if answer.status != 404] == [200] * (len(seen) - 1)
+    assert not [answer.text for answer in seen if secret in answer.text]
+
+
+LINE = {"name": "Tea", "quantity": 1, "amount": "1250"}
+
+
+@pytest.mark.parametrize(
+    ("members", "field", "reason"),
+    [
+        ({"lines": [{**LINE, "amount": "1100"}]}, "lines", "add up to 11.00 USD, but amount is 12"),
+        ({"lines": [LINE, LINE]}, "lines", "add up to 25.00 USD, but amount is 12.50 USD"),
+        ({"lines": [{**LINE, "amount": "1" + "0" * 77}]}, "lines", "add up to 1000000000"),
+        ({"lines": [{**LINE, "amount": "-1250"}]}, "lines[0].amount", "minor units"),
+        ({"lines": [{**LINE, "amount": "12.50"}]}, "lines[0].amount", "minor units"),
+        ({"lines": [{**LINE, "amount": 1250}]}, "lines[0].amount", "must be a string"),
+        ({"lines": [{**LINE, "quantity": 0}]}, "lines[0].quantity", "at least 1"),
+        ({"lines": [{**LINE, "quantity": -1}]}, "lines[0].quantity", "at least 1"),
+        ({"lines": [{**LINE, "quantity": 10**6 + 1}]}, "lines[0].quantity", "at most 1000000"),
+        ({"lines": [{**LINE, "quantity": 10**30}]}, "lines[0].quantity", "must be an integer"),
+        ({"lines": [{**LINE, "quantity": 1.5}]}, "lines[0].quantity", "must be an integer"),
+        ({"lines": [{"quantity": 1, "amount": "1250"}]}, "lines[0].name", "is required"),
+        ({"lines": [{**LINE, "name": ""}]}, "lines[0].name", "is required"),
+        ({"lines": [{**LINE, "name": "\u3164"}]}, "lines[0].name", "a visible character"),
+        ({"lines": [{**LINE, "name": "a\u202eb"}]}, "lines[0].name", "control characters"),
+        ({"lines": [{**LINE, "name": "x" * 201}]}, "lines[0].name", "at most 200 characters"),
+        ({"lines": [LINE] * 10_000}, "lines", "must have at most 50 items"),
+        ({"lines": LINE}, "lines", "must be an array"),
+        ({"description": ""}, "description", "at least 1 character"),
+        ({"description": " \u2800 "}, "description", "a visible character"),
+        ({"description": "two\nlines"}, "description", "control characters"),
+        ({"description": "\u2066hidden"}, "description", "control characters"),
+        ({"description": "x" * 501}, "description", "at most 500 characters"),
+        ({"metadata": {"": "x"}}, "metadata", "a key must have at least 1 character"),
+        ({"metadata": {"k" * 41: "x"}}, "metadata", "a key must have at most 40 characters"),
+        ({"metadata": {"a\u202eb": "x"}}, "metadata", "a key has control characters"),
+        ({"metadata": {"k": "a\x1bb"}}, "metadata.k", "control characters"),
+        ({"metadata": {"k": "x" * 501}}, "metadata.k", "at most 500 characters"),
+        ({"metadata": {"k": 1}}, "metadata.k", "must be a string"),
+        ({"metadata": {"k": None}}, "metadata.k", "must be a string"),
+        ({"metadata": {"k": {"deep": "x"}}}, "metadata.k", "must be a string"),
+        ({"metadata": [["k", "x"]]}, "metadata", "must be an object"),
+        ({"metadata": {f"k{n}": "x" for n in range(21)}}, "metadata", "at most 20 items"),
+        ({"metadata": {f"k{n}": "🍵" * 400 for n in range(20)}}, "metadata", "is too large"),
+    ],
+)
+async def test_order_of_the_wrong_form_is_refused_with_its_place(desk, members, field, reason):
+    body = {"amount": USD, **members}
+    answer = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+    assert answer.refusal == VALIDATION
+    (issue,) = answer.body["issues"]
+    assert issue["field"] == field
+    assert reason in issue["message"]
+    # errors of 10,000 lines stay small
+    assert len(answer.text) < 1000
+
+
+async def test_key_that_is_given_twice_is_refused(desk):
+    data = b'{"amount":{"unit":"iso4217/USD","value":"1250"},"metadata":{"a":"1","a":"2"}}'
+    answer = await desk.ask("POST", CREATE, desk.rest.merchant, data=data)
+    assert answer.refusal == VALIDATION
+    assert "contains a member twice" in answer.body["message"]
+
+
+async def test_lines_in_a_token_add_up_to_its_minor_units(desk):
+    unit = f"caip19/{desk.env['FLORIN_EVM_ASSET']}"
+    body = {
+        "amount": {"unit": unit, "value": "7000000"},
+        "lines": [{"name": "Tea", "amount": "7000001"}],
+    }
+    answer = await call_refused(desk, "POST", CREATE, desk.rest.merchant, body=body)
+    assert "add up to 7.000001 " in answer.body["message"]
+    body["lines"][0]["amount"] = "7000000"
+    assert (await create_payment(desk, body))["lines"][0]["amount"] == "7000000"
+
+
+# unknown members
+
+
+async def test_ignored_members_are_reported_to_test_keys_only(desk):
+    body = {
+        "amount": {**USD, "currency": "USD"},
+        "refrenceId": "x",
+        "checkout": {"successURL": "x"},
+        "lines": [{**LINE, "sku\r\nX-Evil: 1": 1}],
+        "metadata": {"any": "key"},
+    }
+    answer = await desk.ask("POST", CREATE, desk.rest.merchant, body)
+    assert answer.status == 201
+    assert answer.headers["Florin-Ignored"] == (
+        "refrenceId, amount.currency, checkout.successURL, lines[0].sku??X-Evil??1"
+    )
+    # also where the misspelled member is the reason
+    answer = await desk.ask("POST", CREATE, desk.rest.merchant, {"amounts": USD})
+    assert answer.refusal == VALIDATION
+    assert answer.headers["Florin-Ignored"] == "amounts"
+    live = await desk.tenant(live=True)
+    answer = await desk.ask("POST", CREATE, live.headers, body)
+    assert answer.status == 201
+    assert "Florin-Ignored" not in answer.headers
+    assert "Florin-Ignored" not in (await desk.ask("POST", CREATE, {}, body)).headers
+
+
+async def test_list_of_ignored_members_is_short(desk):
+    body = {"amount": USD, **{"x" * 100 + str(n): n for n in range(1000)}}
+    names = (await desk.ask("POST", CREATE, desk.rest.merchant, body)).headers["Florin-Ignored"]
+    assert names.split(", ") == [*["x" * 64] * 10, "..."]
+
+
+async def test_unknown_member_of_a_refund_is_refused(desk):
+    body = {"paymentId": "pay_1", "amounts": USD}
+    answer = await call_refused(desk, "POST", "/v1/refunds", desk.rest.merchant, body=body)
+    assert answer.refusal == VALIDATION
+    assert answer.body["issues"] == [{"field": "amounts", "message": "is unknown"}]
+    assert "Florin-Ignored" not in answer.headers
+
+
 # the same bounds over gRPC
 
 
@@ -272,6 +456,9 @@ async def test_a_redirect_that_is_off_has_its_reason(desk, checkout, problem):
         (merchant_pb2.CreatePaymentRequest(amount=USD, reference_id="a\0b"), "referenceId"),
         (merchant_pb2.CreatePaymentRequest(amount=USD, expires_at=0), "expiresAt"),
         (merchant_pb2.CreatePaymentRequest(amount=USD, expires_at=2**62), "expiresAt"),
+        (merchant_pb2.CreatePaymentRequest(amount=USD, metadata={"k" * 41: "x"}), "metadata"),
+        (merchant_pb2.CreatePaymentRequest(amount=USD, metadata={"k": "\u202e"}), "metadata.k"),
+        (merchant_pb2.CreatePaymentRequest(amount=USD, lines=[{"name": "a"}]), "lines[0].amount"),
     ],
 )
 async def test_grpc_is_held_to_the_same_bounds(desk, request_, field):

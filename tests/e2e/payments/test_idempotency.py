@@ -256,3 +256,35 @@ async def test_keys_survive_a_restart(tmp_path):
             api = RestApi(session, env["FLORIN_BASE_URL"], env)
             texts.append((await api.create(ORDER, key="a"))["paymentId"])
     assert texts[0] == texts[1]
+
+
+async def test_equal_requests_have_equal_orders(desk, tenant):
+    order = {
+        **ORDER,
+        "description": "Breakfast",
+        "lines": [{"name": "Tea", "amount": "900"}, {"name": "Cake", "amount": "350"}],
+        "metadata": {"a": "1", "b": "2"},
+    }
+    first = await create(desk, tenant, "order", order)
+    assert first.status == 201
+    # members have no order, lines do
+    again = await create(desk, tenant, "order", {**order, "metadata": {"b": "2", "a": "1"}})
+    assert (again.status, again.text) == (201, first.text)
+    (payment_id, replayed) = await create_by_grpc(
+        desk,
+        tenant,
+        "order",
+        description="Breakfast",
+        lines=order["lines"],
+        metadata={"b": "2", "a": "1"},
+    )
+    assert (payment_id, replayed) == (first.body["paymentId"], "true")
+    for change in (
+        {"description": "Lunch"},
+        {"description": None},
+        {"lines": order["lines"][::-1]},
+        {"lines": []},
+        {"metadata": {"a": "1"}},
+        {"metadata": {"a": "1", "b": "3"}},
+    ):
+        assert (await create(desk, tenant, "order", {**order, **change})).refusal == CONFLICT

@@ -11,7 +11,7 @@ from standardwebhooks import Webhook, WebhookVerificationError
 
 from tests.support.answering import hang, make_stub_response, send_endless_body, serve_stub
 from tests.support.api import ApiCallError
-from tests.support.desk import open_service
+from tests.support.desk import ORDER, open_service
 from tests.support.documents import list_blocks
 from tests.support.javascript import serve_script
 from tests.support.receiver import OK, WebhookReceiver, verify_public
@@ -92,6 +92,16 @@ async def test_every_final_event_is_sent_with_the_earlier_versions(shop, outcome
     assert created["data"][outcome] is None
     assert (ended["data"]["status"], ended["data"]["is_final"]) == (outcome, True)
     assert ended["data"][outcome][f"{outcome}_at"] == ended["created_at"]
+
+
+async def test_snapshots_have_the_metadata_and_no_more_of_the_order(shop):
+    await shop.endpoint()
+    order = {**ORDER, "description": "Breakfast", "metadata": {"order": "1001"}}
+    await shop.service.rest.call("POST", "/v1/payments", shop.tenant.headers, order)
+    await shop.pay()
+    with_order, without = await shop.receiver.wait_events(2)
+    assert with_order["data"]["metadata"] == {"order": "1001"}
+    assert with_order["data"].keys() - without["data"].keys() == {"metadata"}
 
 
 async def test_refunds_are_sent_to_endpoints_that_ask_for_them(shop):

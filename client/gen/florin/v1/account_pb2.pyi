@@ -96,6 +96,8 @@ class MerchantRecord(_message.Message):
     STATUS_FIELD_NUMBER: _builtins.int
     ICON_URL_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    SUPPORT_EMAIL_FIELD_NUMBER: _builtins.int
+    SUPPORT_URL_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Merchant id."""
     name: _builtins.str
@@ -106,6 +108,10 @@ class MerchantRecord(_message.Message):
     """Whether it can accept payments."""
     icon_url: _builtins.str
     """Logo; unset if missing."""
+    support_email: _builtins.str
+    """Address for questions of buyers, shown to them; unset if missing."""
+    support_url: _builtins.str
+    """Page for questions of buyers, shown to them; unset if missing."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was created."""
@@ -119,14 +125,25 @@ class MerchantRecord(_message.Message):
         status: Global___MerchantStatus.ValueType = ...,
         icon_url: _builtins.str | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        support_email: _builtins.str | None = ...,
+        support_url: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "created_at", b"created_at", "icon_url", b"icon_url"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "created_at", b"created_at", "icon_url", b"icon_url", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "created_at", b"created_at", "email", b"email", "icon_url", b"icon_url", "id", b"id", "name", b"name", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "created_at", b"created_at", "email", b"email", "icon_url", b"icon_url", "id", b"id", "name", b"name", "status", b"status", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__icon_url: _TypeAlias = _typing.Literal["icon_url"]  # noqa: Y015
     _WhichOneofArgType__icon_url: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url"]  # noqa: Y015
+    _WhichOneofReturnType__support_email: _TypeAlias = _typing.Literal["support_email"]  # noqa: Y015
+    _WhichOneofArgType__support_email: _TypeAlias = _typing.Literal["_support_email", b"_support_email"]  # noqa: Y015
+    _WhichOneofReturnType__support_url: _TypeAlias = _typing.Literal["support_url"]  # noqa: Y015
+    _WhichOneofArgType__support_url: _TypeAlias = _typing.Literal["_support_url", b"_support_url"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__icon_url) -> _WhichOneofReturnType__icon_url | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_email) -> _WhichOneofReturnType__support_email | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_url) -> _WhichOneofReturnType__support_url | None: ...
 
 Global___MerchantRecord: _TypeAlias = MerchantRecord  # noqa: Y015
 
@@ -139,26 +156,43 @@ class CreateMerchantRequest(_message.Message):
     MERCHANT_NAME_FIELD_NUMBER: _builtins.int
     MERCHANT_EMAIL_FIELD_NUMBER: _builtins.int
     ICON_URL_FIELD_NUMBER: _builtins.int
+    SUPPORT_EMAIL_FIELD_NUMBER: _builtins.int
+    SUPPORT_URL_FIELD_NUMBER: _builtins.int
     merchant_name: _builtins.str
     """Display name."""
     merchant_email: _builtins.str
     """Contact address for the operator."""
     icon_url: _builtins.str
     """Logo, an absolute https URL."""
+    support_email: _builtins.str
+    """Address for questions of buyers, shown to them."""
+    support_url: _builtins.str
+    """Page for questions of buyers, shown to them; an absolute https URL."""
     def __init__(
         self,
         *,
         merchant_name: _builtins.str = ...,
         merchant_email: _builtins.str = ...,
         icon_url: _builtins.str | None = ...,
+        support_email: _builtins.str | None = ...,
+        support_url: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "icon_url", b"icon_url"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "icon_url", b"icon_url", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_name", b"merchant_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_name", b"merchant_name", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__icon_url: _TypeAlias = _typing.Literal["icon_url"]  # noqa: Y015
     _WhichOneofArgType__icon_url: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url"]  # noqa: Y015
+    _WhichOneofReturnType__support_email: _TypeAlias = _typing.Literal["support_email"]  # noqa: Y015
+    _WhichOneofArgType__support_email: _TypeAlias = _typing.Literal["_support_email", b"_support_email"]  # noqa: Y015
+    _WhichOneofReturnType__support_url: _TypeAlias = _typing.Literal["support_url"]  # noqa: Y015
+    _WhichOneofArgType__support_url: _TypeAlias = _typing.Literal["_support_url", b"_support_url"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__icon_url) -> _WhichOneofReturnType__icon_url | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_email) -> _WhichOneofReturnType__support_email | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_url) -> _WhichOneofReturnType__support_url | None: ...
 
 Global___CreateMerchantRequest: _TypeAlias = CreateMerchantRequest  # noqa: Y015
 
@@ -351,6 +385,8 @@ class UpdateMerchantRequest(_message.Message):
     MERCHANT_NAME_FIELD_NUMBER: _builtins.int
     MERCHANT_EMAIL_FIELD_NUMBER: _builtins.int
     ICON_URL_FIELD_NUMBER: _builtins.int
+    SUPPORT_EMAIL_FIELD_NUMBER: _builtins.int
+    SUPPORT_URL_FIELD_NUMBER: _builtins.int
     merchant_id: _builtins.str
     """Merchant id."""
     merchant_name: _builtins.str
@@ -359,6 +395,10 @@ class UpdateMerchantRequest(_message.Message):
     """Contact address for the operator; unset keeps it."""
     icon_url: _builtins.str
     """Logo, an absolute https URL; empty (null in JSON) removes it, unset keeps it."""
+    support_email: _builtins.str
+    """Address for questions of buyers; empty (null in JSON) removes it, unset keeps it."""
+    support_url: _builtins.str
+    """Page for questions of buyers; empty (null in JSON) removes it, unset keeps it."""
     def __init__(
         self,
         *,
@@ -366,10 +406,12 @@ class UpdateMerchantRequest(_message.Message):
         merchant_name: _builtins.str | None = ...,
         merchant_email: _builtins.str | None = ...,
         icon_url: _builtins.str | None = ...,
+        support_email: _builtins.str | None = ...,
+        support_url: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_merchant_email", b"_merchant_email", "_merchant_name", b"_merchant_name", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_name", b"merchant_name"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_merchant_email", b"_merchant_email", "_merchant_name", b"_merchant_name", "_support_email", b"_support_email", "_support_url", b"_support_url", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_name", b"merchant_name", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_merchant_email", b"_merchant_email", "_merchant_name", b"_merchant_name", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_id", b"merchant_id", "merchant_name", b"merchant_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_merchant_email", b"_merchant_email", "_merchant_name", b"_merchant_name", "_support_email", b"_support_email", "_support_url", b"_support_url", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_id", b"merchant_id", "merchant_name", b"merchant_name", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__icon_url: _TypeAlias = _typing.Literal["icon_url"]  # noqa: Y015
     _WhichOneofArgType__icon_url: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url"]  # noqa: Y015
@@ -377,12 +419,20 @@ class UpdateMerchantRequest(_message.Message):
     _WhichOneofArgType__merchant_email: _TypeAlias = _typing.Literal["_merchant_email", b"_merchant_email"]  # noqa: Y015
     _WhichOneofReturnType__merchant_name: _TypeAlias = _typing.Literal["merchant_name"]  # noqa: Y015
     _WhichOneofArgType__merchant_name: _TypeAlias = _typing.Literal["_merchant_name", b"_merchant_name"]  # noqa: Y015
+    _WhichOneofReturnType__support_email: _TypeAlias = _typing.Literal["support_email"]  # noqa: Y015
+    _WhichOneofArgType__support_email: _TypeAlias = _typing.Literal["_support_email", b"_support_email"]  # noqa: Y015
+    _WhichOneofReturnType__support_url: _TypeAlias = _typing.Literal["support_url"]  # noqa: Y015
+    _WhichOneofArgType__support_url: _TypeAlias = _typing.Literal["_support_url", b"_support_url"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__icon_url) -> _WhichOneofReturnType__icon_url | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__merchant_email) -> _WhichOneofReturnType__merchant_email | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__merchant_name) -> _WhichOneofReturnType__merchant_name | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_email) -> _WhichOneofReturnType__support_email | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_url) -> _WhichOneofReturnType__support_url | None: ...
 
 Global___UpdateMerchantRequest: _TypeAlias = UpdateMerchantRequest  # noqa: Y015
 

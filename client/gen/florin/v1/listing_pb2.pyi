@@ -356,6 +356,26 @@ class PaymentRow(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PAYMENT_ID_FIELD_NUMBER: _builtins.int
     MERCHANT_FIELD_NUMBER: _builtins.int
     MERCHANT_ID_FIELD_NUMBER: _builtins.int
@@ -374,6 +394,8 @@ class PaymentRow(_message.Message):
     LAST_UPDATED_AT_FIELD_NUMBER: _builtins.int
     SETTLED_AT_FIELD_NUMBER: _builtins.int
     REFUNDS_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id."""
     merchant_id: _builtins.str
@@ -386,6 +408,8 @@ class PaymentRow(_message.Message):
     """True if the status will never change again."""
     live: _builtins.bool
     """False for test payments."""
+    description: _builtins.str
+    """What is paid for; unset if not given."""
     @_builtins.property
     def merchant(self) -> _payment_pb2.PaymentMerchant:
         """The merchant that is paid."""
@@ -436,6 +460,10 @@ class PaymentRow(_message.Message):
     def refunds(self) -> _containers.RepeatedCompositeFieldContainer[_refund_pb2.Refund]:
         """Its refunds, oldest first."""
 
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The merchant's own texts by name; empty if none were given."""
+
     def __init__(
         self,
         *,
@@ -457,12 +485,16 @@ class PaymentRow(_message.Message):
         last_updated_at: _timestamp_pb2.Timestamp | None = ...,
         settled_at: _timestamp_pb2.Timestamp | None = ...,
         refunds: _abc.Iterable[_refund_pb2.Refund] | None = ...,
+        description: _builtins.str | None = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["buyer", b"buyer", "created_at", b"created_at", "fees", b"fees", "fiat_amount", b"fiat_amount", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "settled_at", b"settled_at", "settlement", b"settlement", "token_amount", b"token_amount", "transaction", b"transaction"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "buyer", b"buyer", "created_at", b"created_at", "description", b"description", "fees", b"fees", "fiat_amount", b"fiat_amount", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "settled_at", b"settled_at", "settlement", b"settlement", "token_amount", b"token_amount", "transaction", b"transaction"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["buyer", b"buyer", "created_at", b"created_at", "fees", b"fees", "fiat_amount", b"fiat_amount", "is_terminal", b"is_terminal", "last_updated_at", b"last_updated_at", "live", b"live", "merchant", b"merchant", "merchant_id", b"merchant_id", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunds", b"refunds", "settled_at", b"settled_at", "settlement", b"settlement", "status", b"status", "token_amount", b"token_amount", "transaction", b"transaction"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "buyer", b"buyer", "created_at", b"created_at", "description", b"description", "fees", b"fees", "fiat_amount", b"fiat_amount", "is_terminal", b"is_terminal", "last_updated_at", b"last_updated_at", "live", b"live", "merchant", b"merchant", "merchant_id", b"merchant_id", "metadata", b"metadata", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunds", b"refunds", "settled_at", b"settled_at", "settlement", b"settlement", "status", b"status", "token_amount", b"token_amount", "transaction", b"transaction"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
+    _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__description) -> _WhichOneofReturnType__description | None: ...
 
 Global___PaymentRow: _TypeAlias = PaymentRow  # noqa: Y015
 

@@ -49,19 +49,80 @@ class CheckoutUrls(_message.Message):
 Global___CheckoutUrls: _TypeAlias = CheckoutUrls  # noqa: Y015
 
 @_typing.final
-class CreatePaymentRequest(_message.Message):
-    """A payment to create."""
+class PaymentLine(_message.Message):
+    """A line of an order."""
 
     DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    QUANTITY_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Name of the goods or the service, shown to the buyer."""
+    quantity: _builtins.int
+    """Number of pieces; unset means 1."""
+    amount: _builtins.str
+    """Amount of the whole line, not of one piece: minor units of the payment's unit, as digits
+    without sign or leading zero.
+    """
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        quantity: _builtins.int | None = ...,
+        amount: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_quantity", b"_quantity", "quantity", b"quantity"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_quantity", b"_quantity", "amount", b"amount", "name", b"name", "quantity", b"quantity"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__quantity: _TypeAlias = _typing.Literal["quantity"]  # noqa: Y015
+    _WhichOneofArgType__quantity: _TypeAlias = _typing.Literal["_quantity", b"_quantity"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quantity) -> _WhichOneofReturnType__quantity | None: ...
+
+Global___PaymentLine: _TypeAlias = PaymentLine  # noqa: Y015
+
+@_typing.final
+class CreatePaymentRequest(_message.Message):
+    """A payment to create. The JSON of `description`, `lines` and `metadata` has at most 8,192 bytes
+    together.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     AMOUNT_FIELD_NUMBER: _builtins.int
     REFERENCE_ID_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     CHECKOUT_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    LINES_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     reference_id: _builtins.str
     """The merchant's own order reference, kept unchanged."""
     expires_at: _builtins.int
     """Unix seconds, in the future and at most 30 days ahead; unset means 15 minutes from now."""
+    description: _builtins.str
+    """What is paid for, in a sentence that is shown to the buyer."""
     @_builtins.property
     def amount(self) -> _money_pb2.AmountValue:
         """Amount in an enabled currency, or in one token of the registry."""
@@ -70,6 +131,14 @@ class CreatePaymentRequest(_message.Message):
     def checkout(self) -> Global___CheckoutUrls:
         """Kept only if both URLs are valid; otherwise the buyer is not redirected."""
 
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___PaymentLine]:
+        """The lines of the order, shown to the buyer. Their amounts add up to `amount`."""
+
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Texts of your own by name, for your records. They are never shown to buyers or wallets."""
+
     def __init__(
         self,
         *,
@@ -77,15 +146,22 @@ class CreatePaymentRequest(_message.Message):
         reference_id: _builtins.str | None = ...,
         expires_at: _builtins.int | None = ...,
         checkout: Global___CheckoutUrls | None = ...,
+        description: _builtins.str | None = ...,
+        lines: _abc.Iterable[Global___PaymentLine] | None = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_reference_id", b"_reference_id", "amount", b"amount", "checkout", b"checkout", "expires_at", b"expires_at", "reference_id", b"reference_id"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_expires_at", b"_expires_at", "_reference_id", b"_reference_id", "amount", b"amount", "checkout", b"checkout", "description", b"description", "expires_at", b"expires_at", "reference_id", b"reference_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at", "_reference_id", b"_reference_id", "amount", b"amount", "checkout", b"checkout", "expires_at", b"expires_at", "reference_id", b"reference_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_description", b"_description", "_expires_at", b"_expires_at", "_reference_id", b"_reference_id", "amount", b"amount", "checkout", b"checkout", "description", b"description", "expires_at", b"expires_at", "lines", b"lines", "metadata", b"metadata", "reference_id", b"reference_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
+    _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015
     _WhichOneofReturnType__expires_at: _TypeAlias = _typing.Literal["expires_at"]  # noqa: Y015
     _WhichOneofArgType__expires_at: _TypeAlias = _typing.Literal["_expires_at", b"_expires_at"]  # noqa: Y015
     _WhichOneofReturnType__reference_id: _TypeAlias = _typing.Literal["reference_id"]  # noqa: Y015
     _WhichOneofArgType__reference_id: _TypeAlias = _typing.Literal["_reference_id", b"_reference_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__description) -> _WhichOneofReturnType__description | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expires_at) -> _WhichOneofReturnType__expires_at | None: ...
     @_typing.overload
@@ -203,6 +279,26 @@ class PaymentDetail(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     STATUS_FIELD_NUMBER: _builtins.int
     REFERENCE_ID_FIELD_NUMBER: _builtins.int
     INFO_FIELD_NUMBER: _builtins.int
@@ -226,6 +322,9 @@ class PaymentDetail(_message.Message):
     FAILURE_REASON_FIELD_NUMBER: _builtins.int
     REFUNDS_FIELD_NUMBER: _builtins.int
     REFUNDED_FIELD_NUMBER: _builtins.int
+    DESCRIPTION_FIELD_NUMBER: _builtins.int
+    LINES_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     status: _payment_pb2.PaymentStatus.ValueType
     """Current status."""
     reference_id: _builtins.str
@@ -250,6 +349,8 @@ class PaymentDetail(_message.Message):
     """Reason in words, if no code gives it: e.g. the obstacle at the time its authorization expired.
     Set only when failed.
     """
+    description: _builtins.str
+    """What is paid for; unset if not given."""
     @_builtins.property
     def info(self) -> _payment_pb2.PaymentInformation:
         """The transaction on chain; set only when succeeded."""
@@ -298,6 +399,14 @@ class PaymentDetail(_message.Message):
     def refunded(self) -> _refund_pb2.RefundTotal:
         """Total of its refunds, without failed ones; unset unless it was refunded."""
 
+    @_builtins.property
+    def lines(self) -> _containers.RepeatedCompositeFieldContainer[Global___PaymentLine]:
+        """The lines of the order; empty if none were given."""
+
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The merchant's own texts by name; empty if none were given."""
+
     def __init__(
         self,
         *,
@@ -324,19 +433,26 @@ class PaymentDetail(_message.Message):
         failure_reason: _builtins.str | None = ...,
         refunds: _abc.Iterable[_refund_pb2.Refund] | None = ...,
         refunded: _refund_pb2.RefundTotal | None = ...,
+        description: _builtins.str | None = ...,
+        lines: _abc.Iterable[Global___PaymentLine] | None = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "refunded", b"refunded", "settlement", b"settlement"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "description", b"description", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "refunded", b"refunded", "settlement", b"settlement"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "expires_at", b"expires_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "live", b"live", "merchant", b"merchant", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunded", b"refunded", "refunds", b"refunds", "settlement", b"settlement", "status", b"status", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "description", b"description", "expires_at", b"expires_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "lines", b"lines", "live", b"live", "merchant", b"merchant", "metadata", b"metadata", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunded", b"refunded", "refunds", b"refunds", "settlement", b"settlement", "status", b"status", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cancelled_reason: _TypeAlias = _typing.Literal["cancelled_reason"]  # noqa: Y015
     _WhichOneofArgType__cancelled_reason: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason"]  # noqa: Y015
+    _WhichOneofReturnType__description: _TypeAlias = _typing.Literal["description"]  # noqa: Y015
+    _WhichOneofArgType__description: _TypeAlias = _typing.Literal["_description", b"_description"]  # noqa: Y015
     _WhichOneofReturnType__failure_code: _TypeAlias = _typing.Literal["failure_code"]  # noqa: Y015
     _WhichOneofArgType__failure_code: _TypeAlias = _typing.Literal["_failure_code", b"_failure_code"]  # noqa: Y015
     _WhichOneofReturnType__failure_reason: _TypeAlias = _typing.Literal["failure_reason"]  # noqa: Y015
     _WhichOneofArgType__failure_reason: _TypeAlias = _typing.Literal["_failure_reason", b"_failure_reason"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cancelled_reason) -> _WhichOneofReturnType__cancelled_reason | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__description) -> _WhichOneofReturnType__description | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_code) -> _WhichOneofReturnType__failure_code | None: ...
     @_typing.overload

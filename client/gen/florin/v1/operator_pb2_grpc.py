@@ -114,6 +114,11 @@ class OperatorServiceStub:
                 request_serializer=florin_dot_v1_dot_partner__pb2.SetMerchantStatusRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_partner__pb2.OperatorMerchant.FromString,
                 _registered_method=True)
+        self.SetMerchantSupport = channel.unary_unary(
+                '/florin.v1.OperatorService/SetMerchantSupport',
+                request_serializer=florin_dot_v1_dot_partner__pb2.SetMerchantSupportRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_partner__pb2.OperatorMerchant.FromString,
+                _registered_method=True)
         self.AddFiatSettlement = channel.unary_unary(
                 '/florin.v1.OperatorService/AddFiatSettlement',
                 request_serializer=florin_dot_v1_dot_partner__pb2.AddFiatSettlementRequest.SerializeToString,
@@ -411,6 +416,13 @@ class OperatorServiceServicer:
 
     def SetMerchantStatus(self, request, context):
         """Changes whether a merchant can accept payments.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetMerchantSupport(self, request, context):
+        """Changes the support contact of a merchant, which buyers see.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -778,6 +790,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
             'SetMerchantStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.SetMerchantStatus,
                     request_deserializer=florin_dot_v1_dot_partner__pb2.SetMerchantStatusRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_partner__pb2.OperatorMerchant.SerializeToString,
+            ),
+            'SetMerchantSupport': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetMerchantSupport,
+                    request_deserializer=florin_dot_v1_dot_partner__pb2.SetMerchantSupportRequest.FromString,
                     response_serializer=florin_dot_v1_dot_partner__pb2.OperatorMerchant.SerializeToString,
             ),
             'AddFiatSettlement': grpc.unary_unary_rpc_method_handler(
@@ -1337,6 +1354,33 @@ class OperatorService:
             target,
             '/florin.v1.OperatorService/SetMerchantStatus',
             florin_dot_v1_dot_partner__pb2.SetMerchantStatusRequest.SerializeToString,
+            florin_dot_v1_dot_partner__pb2.OperatorMerchant.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetMerchantSupport(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/SetMerchantSupport',
+            florin_dot_v1_dot_partner__pb2.SetMerchantSupportRequest.SerializeToString,
             florin_dot_v1_dot_partner__pb2.OperatorMerchant.FromString,
             options,
             channel_credentials,

@@ -73,6 +73,8 @@ class OperatorServiceStub:
     """Creates a merchant with a given id."""
     SetMerchantStatus: _grpc.UnaryUnaryMultiCallable[_partner_pb2.SetMerchantStatusRequest, _partner_pb2.OperatorMerchant]
     """Changes whether a merchant can accept payments."""
+    SetMerchantSupport: _grpc.UnaryUnaryMultiCallable[_partner_pb2.SetMerchantSupportRequest, _partner_pb2.OperatorMerchant]
+    """Changes the support contact of a merchant, which buyers see."""
     AddFiatSettlement: _grpc.UnaryUnaryMultiCallable[_partner_pb2.AddFiatSettlementRequest, _account_pb2.FiatSettlement]
     """Registers a bank account of a merchant."""
     ExportCustomer: _grpc.UnaryUnaryMultiCallable[_customer_pb2.ExportCustomerRequest, _customer_pb2.ExportCustomerResponse]
@@ -205,6 +207,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Creates a merchant with a given id."""
     SetMerchantStatus: _aio.UnaryUnaryMultiCallable[_partner_pb2.SetMerchantStatusRequest, _partner_pb2.OperatorMerchant]  # type: ignore[assignment]
     """Changes whether a merchant can accept payments."""
+    SetMerchantSupport: _aio.UnaryUnaryMultiCallable[_partner_pb2.SetMerchantSupportRequest, _partner_pb2.OperatorMerchant]  # type: ignore[assignment]
+    """Changes the support contact of a merchant, which buyers see."""
     AddFiatSettlement: _aio.UnaryUnaryMultiCallable[_partner_pb2.AddFiatSettlementRequest, _account_pb2.FiatSettlement]  # type: ignore[assignment]
     """Registers a bank account of a merchant."""
     ExportCustomer: _aio.UnaryUnaryMultiCallable[_customer_pb2.ExportCustomerRequest, _customer_pb2.ExportCustomerResponse]  # type: ignore[assignment]
@@ -412,6 +416,14 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_partner_pb2.OperatorMerchant, _abc.Awaitable[_partner_pb2.OperatorMerchant]]:
         """Changes whether a merchant can accept payments."""
+
+    @_abc_1.abstractmethod
+    def SetMerchantSupport(
+        self,
+        request: _partner_pb2.SetMerchantSupportRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_partner_pb2.OperatorMerchant, _abc.Awaitable[_partner_pb2.OperatorMerchant]]:
+        """Changes the support contact of a merchant, which buyers see."""
 
     @_abc_1.abstractmethod
     def AddFiatSettlement(

@@ -730,6 +730,8 @@ class ImportMerchantRequest(_message.Message):
     EMAIL_FIELD_NUMBER: _builtins.int
     ICON_URL_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
+    SUPPORT_EMAIL_FIELD_NUMBER: _builtins.int
+    SUPPORT_URL_FIELD_NUMBER: _builtins.int
     partner_id: _builtins.str
     """Its partner."""
     merchant_id: _builtins.str
@@ -742,6 +744,10 @@ class ImportMerchantRequest(_message.Message):
     """Logo, an absolute https URL."""
     live: _builtins.bool
     """Live or test data."""
+    support_email: _builtins.str
+    """Address for questions of buyers, shown to them."""
+    support_url: _builtins.str
+    """Page for questions of buyers, shown to them; an absolute https URL."""
     def __init__(
         self,
         *,
@@ -751,16 +757,64 @@ class ImportMerchantRequest(_message.Message):
         email: _builtins.str = ...,
         icon_url: _builtins.str | None = ...,
         live: _builtins.bool = ...,
+        support_email: _builtins.str | None = ...,
+        support_url: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "icon_url", b"icon_url"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "icon_url", b"icon_url", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "email", b"email", "icon_url", b"icon_url", "live", b"live", "merchant_id", b"merchant_id", "name", b"name", "partner_id", b"partner_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "email", b"email", "icon_url", b"icon_url", "live", b"live", "merchant_id", b"merchant_id", "name", b"name", "partner_id", b"partner_id", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__icon_url: _TypeAlias = _typing.Literal["icon_url"]  # noqa: Y015
     _WhichOneofArgType__icon_url: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url"]  # noqa: Y015
+    _WhichOneofReturnType__support_email: _TypeAlias = _typing.Literal["support_email"]  # noqa: Y015
+    _WhichOneofArgType__support_email: _TypeAlias = _typing.Literal["_support_email", b"_support_email"]  # noqa: Y015
+    _WhichOneofReturnType__support_url: _TypeAlias = _typing.Literal["support_url"]  # noqa: Y015
+    _WhichOneofArgType__support_url: _TypeAlias = _typing.Literal["_support_url", b"_support_url"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__icon_url) -> _WhichOneofReturnType__icon_url | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_email) -> _WhichOneofReturnType__support_email | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_url) -> _WhichOneofReturnType__support_url | None: ...
 
 Global___ImportMerchantRequest: _TypeAlias = ImportMerchantRequest  # noqa: Y015
+
+@_typing.final
+class SetMerchantSupportRequest(_message.Message):
+    """The support contact of a merchant to set."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MERCHANT_ID_FIELD_NUMBER: _builtins.int
+    SUPPORT_EMAIL_FIELD_NUMBER: _builtins.int
+    SUPPORT_URL_FIELD_NUMBER: _builtins.int
+    merchant_id: _builtins.str
+    """Merchant id."""
+    support_email: _builtins.str
+    """Address for questions of buyers; empty removes it, unset keeps it."""
+    support_url: _builtins.str
+    """Page for questions of buyers, an absolute https URL; empty removes it, unset keeps it."""
+    def __init__(
+        self,
+        *,
+        merchant_id: _builtins.str = ...,
+        support_email: _builtins.str | None = ...,
+        support_url: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_support_email", b"_support_email", "_support_url", b"_support_url", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_support_email", b"_support_email", "_support_url", b"_support_url", "merchant_id", b"merchant_id", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__support_email: _TypeAlias = _typing.Literal["support_email"]  # noqa: Y015
+    _WhichOneofArgType__support_email: _TypeAlias = _typing.Literal["_support_email", b"_support_email"]  # noqa: Y015
+    _WhichOneofReturnType__support_url: _TypeAlias = _typing.Literal["support_url"]  # noqa: Y015
+    _WhichOneofArgType__support_url: _TypeAlias = _typing.Literal["_support_url", b"_support_url"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_email) -> _WhichOneofReturnType__support_email | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__support_url) -> _WhichOneofReturnType__support_url | None: ...
+
+Global___SetMerchantSupportRequest: _TypeAlias = SetMerchantSupportRequest  # noqa: Y015
 
 @_typing.final
 class SetMerchantStatusRequest(_message.Message):

@@ -850,6 +850,26 @@ class WebhookPayment(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class MetadataEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     PAYMENT_ID_FIELD_NUMBER: _builtins.int
     MERCHANT_ID_FIELD_NUMBER: _builtins.int
     LIVE_FIELD_NUMBER: _builtins.int
@@ -867,6 +887,7 @@ class WebhookPayment(_message.Message):
     EXPIRED_FIELD_NUMBER: _builtins.int
     SETTLED_FIELD_NUMBER: _builtins.int
     REFUNDS_FIELD_NUMBER: _builtins.int
+    METADATA_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id."""
     merchant_id: _builtins.str
@@ -921,6 +942,10 @@ class WebhookPayment(_message.Message):
     def refunds(self) -> _containers.RepeatedCompositeFieldContainer[Global___WebhookRefund]:
         """The refunds of the payment, in the order of their creation."""
 
+    @_builtins.property
+    def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """The merchant's own texts by name, as the payment was created with; empty if none were given."""
+
     def __init__(
         self,
         *,
@@ -941,10 +966,11 @@ class WebhookPayment(_message.Message):
         expired: Global___WebhookExpiry | None = ...,
         settled: Global___WebhookSettlement | None = ...,
         refunds: _abc.Iterable[Global___WebhookRefund] | None = ...,
+        metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "cancelled", b"cancelled", "created_at", b"created_at", "expired", b"expired", "expires_at", b"expires_at", "failed", b"failed", "processing", b"processing", "settled", b"settled", "success", b"success"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "cancelled", b"cancelled", "created_at", b"created_at", "expired", b"expired", "expires_at", b"expires_at", "failed", b"failed", "is_final", b"is_final", "live", b"live", "merchant_id", b"merchant_id", "payment_id", b"payment_id", "payment_state_version", b"payment_state_version", "processing", b"processing", "reference_id", b"reference_id", "refunds", b"refunds", "settled", b"settled", "status", b"status", "success", b"success"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "cancelled", b"cancelled", "created_at", b"created_at", "expired", b"expired", "expires_at", b"expires_at", "failed", b"failed", "is_final", b"is_final", "live", b"live", "merchant_id", b"merchant_id", "metadata", b"metadata", "payment_id", b"payment_id", "payment_state_version", b"payment_state_version", "processing", b"processing", "reference_id", b"reference_id", "refunds", b"refunds", "settled", b"settled", "status", b"status", "success", b"success"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

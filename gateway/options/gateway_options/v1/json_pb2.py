@@ -25,23 +25,23 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dgateway_options/v1/json.proto\x12\x12gateway_options.v1\x1a google/protobuf/descriptor.proto\"\xa2\x03\n\tFieldRule\x12\x10\n\x08required\x18\x01 \x01(\x08\x12\x11\n\tmin_chars\x18\x02 \x01(\r\x12\x11\n\tmax_chars\x18\x03 \x01(\r\x12\x0f\n\x07pattern\x18\x04 \x01(\t\x12\x14\n\x07minimum\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07maximum\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\tmax_items\x18\x07 \x01(\r\x12*\n\x06\x61\x62sent\x18\x08 \x01(\x0e\x32\x1a.gateway_options.v1.Absent\x12/\n\tjson_text\x18\t \x01(\x0e\x32\x1c.gateway_options.v1.JsonText\x12\x0f\n\x07\x66latten\x18\n \x01(\x08\x12\x0e\n\x06hidden\x18\x0b \x01(\x08\x12\r\n\x05query\x18\x0c \x01(\x08\x12\x0f\n\x07lenient\x18\r \x01(\x08\x12\x12\n\nno_control\x18\x0e \x01(\x08\x12\r\n\x05\x63omma\x18\x0f \x01(\x08\x12\x11\n\tclearable\x18\x10 \x01(\x08\x12\x0e\n\x06sparse\x18\x11 \x01(\x08\x12\x11\n\tmin_items\x18\x12 \x01(\rB\n\n\x08_minimumB\n\n\x08_maximum\",\n\x0bMessageRule\x12\r\n\x05union\x18\x01 \x01(\x08\x12\x0e\n\x06strict\x18\x02 \x01(\x08\"\xc1\x01\n\x08RestRule\x12\x16\n\x0esuccess_status\x18\x01 \x01(\x05\x12\x11\n\tlong_poll\x18\x02 \x01(\t\x12\x16\n\x0e\x62ody_bytes_max\x18\x03 \x01(\x05\x12\x0c\n\x04\x63ors\x18\x04 \x01(\x08\x12\x37\n\x0eheader_aliases\x18\x05 \x03(\x0b\x32\x1f.gateway_options.v1.HeaderAlias\x12\x18\n\x10\x64\x65precated_since\x18\x06 \x01(\x03\x12\x11\n\tsuccessor\x18\x07 \x01(\t\",\n\x0bHeaderAlias\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12\x0e\n\x06header\x18\x02 \x01(\t*1\n\x06\x41\x62sent\x12\x16\n\x12\x41\x42SENT_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x41\x42SENT_OMIT\x10\x01*T\n\x08JsonText\x12\x19\n\x15JSON_TEXT_UNSPECIFIED\x10\x00\x12\x13\n\x0fJSON_TEXT_VALUE\x10\x01\x12\x18\n\x14JSON_TEXT_BY_PROFILE\x10\x02:M\n\x05\x66ield\x12\x1d.google.protobuf.FieldOptions\x18\xb5\x87\x03 \x01(\x0b\x32\x1d.gateway_options.v1.FieldRule:S\n\x07message\x12\x1f.google.protobuf.MessageOptions\x18\xb6\x87\x03 \x01(\x0b\x32\x1f.gateway_options.v1.MessageRule:L\n\x04rest\x12\x1e.google.protobuf.MethodOptions\x18\xb7\x87\x03 \x01(\x0b\x32\x1c.gateway_options.v1.RestRule:7\n\njson_value\x12!.google.protobuf.EnumValueOptions\x18\xb8\x87\x03 \x01(\tb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dgateway_options/v1/json.proto\x12\x12gateway_options.v1\x1a google/protobuf/descriptor.proto\"\xb9\x03\n\tFieldRule\x12\x10\n\x08required\x18\x01 \x01(\x08\x12\x11\n\tmin_chars\x18\x02 \x01(\r\x12\x11\n\tmax_chars\x18\x03 \x01(\r\x12\x0f\n\x07pattern\x18\x04 \x01(\t\x12\x14\n\x07minimum\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\x14\n\x07maximum\x18\x06 \x01(\x03H\x01\x88\x01\x01\x12\x11\n\tmax_items\x18\x07 \x01(\r\x12*\n\x06\x61\x62sent\x18\x08 \x01(\x0e\x32\x1a.gateway_options.v1.Absent\x12/\n\tjson_text\x18\t \x01(\x0e\x32\x1c.gateway_options.v1.JsonText\x12\x0f\n\x07\x66latten\x18\n \x01(\x08\x12\x0e\n\x06hidden\x18\x0b \x01(\x08\x12\r\n\x05query\x18\x0c \x01(\x08\x12\x0f\n\x07lenient\x18\r \x01(\x08\x12\x12\n\nno_control\x18\x0e \x01(\x08\x12\r\n\x05\x63omma\x18\x0f \x01(\x08\x12\x11\n\tclearable\x18\x10 \x01(\x08\x12\x0e\n\x06sparse\x18\x11 \x01(\x08\x12\x11\n\tmin_items\x18\x12 \x01(\r\x12\x15\n\rmax_key_chars\x18\x13 \x01(\rB\n\n\x08_minimumB\n\n\x08_maximum\",\n\x0bMessageRule\x12\r\n\x05union\x18\x01 \x01(\x08\x12\x0e\n\x06strict\x18\x02 \x01(\x08\"\xc1\x01\n\x08RestRule\x12\x16\n\x0esuccess_status\x18\x01 \x01(\x05\x12\x11\n\tlong_poll\x18\x02 \x01(\t\x12\x16\n\x0e\x62ody_bytes_max\x18\x03 \x01(\x05\x12\x0c\n\x04\x63ors\x18\x04 \x01(\x08\x12\x37\n\x0eheader_aliases\x18\x05 \x03(\x0b\x32\x1f.gateway_options.v1.HeaderAlias\x12\x18\n\x10\x64\x65precated_since\x18\x06 \x01(\x03\x12\x11\n\tsuccessor\x18\x07 \x01(\t\",\n\x0bHeaderAlias\x12\r\n\x05\x61lias\x18\x01 \x01(\t\x12\x0e\n\x06header\x18\x02 \x01(\t*1\n\x06\x41\x62sent\x12\x16\n\x12\x41\x42SENT_UNSPECIFIED\x10\x00\x12\x0f\n\x0b\x41\x42SENT_OMIT\x10\x01*T\n\x08JsonText\x12\x19\n\x15JSON_TEXT_UNSPECIFIED\x10\x00\x12\x13\n\x0fJSON_TEXT_VALUE\x10\x01\x12\x18\n\x14JSON_TEXT_BY_PROFILE\x10\x02:M\n\x05\x66ield\x12\x1d.google.protobuf.FieldOptions\x18\xb5\x87\x03 \x01(\x0b\x32\x1d.gateway_options.v1.FieldRule:S\n\x07message\x12\x1f.google.protobuf.MessageOptions\x18\xb6\x87\x03 \x01(\x0b\x32\x1f.gateway_options.v1.MessageRule:L\n\x04rest\x12\x1e.google.protobuf.MethodOptions\x18\xb7\x87\x03 \x01(\x0b\x32\x1c.gateway_options.v1.RestRule:7\n\njson_value\x12!.google.protobuf.EnumValueOptions\x18\xb8\x87\x03 \x01(\tb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'gateway_options.v1.json_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ABSENT']._serialized_start=796
-  _globals['_ABSENT']._serialized_end=845
-  _globals['_JSONTEXT']._serialized_start=847
-  _globals['_JSONTEXT']._serialized_end=931
+  _globals['_ABSENT']._serialized_start=819
+  _globals['_ABSENT']._serialized_end=868
+  _globals['_JSONTEXT']._serialized_start=870
+  _globals['_JSONTEXT']._serialized_end=954
   _globals['_FIELDRULE']._serialized_start=88
-  _globals['_FIELDRULE']._serialized_end=506
-  _globals['_MESSAGERULE']._serialized_start=508
-  _globals['_MESSAGERULE']._serialized_end=552
-  _globals['_RESTRULE']._serialized_start=555
-  _globals['_RESTRULE']._serialized_end=748
-  _globals['_HEADERALIAS']._serialized_start=750
-  _globals['_HEADERALIAS']._serialized_end=794
+  _globals['_FIELDRULE']._serialized_end=529
+  _globals['_MESSAGERULE']._serialized_start=531
+  _globals['_MESSAGERULE']._serialized_end=575
+  _globals['_RESTRULE']._serialized_start=578
+  _globals['_RESTRULE']._serialized_end=771
+  _globals['_HEADERALIAS']._serialized_start=773
+  _globals['_HEADERALIAS']._serialized_end=817
 # @@protoc_insertion_point(module_scope)

@@ -30,15 +30,15 @@ class _Absent:
 class _AbsentEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Absent.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     ABSENT_UNSPECIFIED: _Absent.ValueType  # 0
-    """The member is present with the value null."""
+    """The member is present: with the value null, or an empty list or object."""
     ABSENT_OMIT: _Absent.ValueType  # 1
     """The member is left out."""
 
 class Absent(_Absent, metaclass=_AbsentEnumTypeWrapper):
-    """Form of an unset field with presence in a response."""
+    """Form of an unset field with presence in a response, and of an empty list or map."""
 
 ABSENT_UNSPECIFIED: Absent.ValueType  # 0
-"""The member is present with the value null."""
+"""The member is present: with the value null, or an empty list or object."""
 ABSENT_OMIT: Absent.ValueType  # 1
 """The member is left out."""
 Global___Absent: _TypeAlias = Absent  # noqa: Y015
@@ -95,15 +95,16 @@ class FieldRule(_message.Message):
     CLEARABLE_FIELD_NUMBER: _builtins.int
     SPARSE_FIELD_NUMBER: _builtins.int
     MIN_ITEMS_FIELD_NUMBER: _builtins.int
+    MAX_KEY_CHARS_FIELD_NUMBER: _builtins.int
     required: _builtins.bool
     """The member must be present. In gRPC a message must be set and a text must not be empty. A list
     can be present and empty, which gRPC cannot distinguish from absent: see min_items. In a
     response the member is never null.
     """
     min_chars: _builtins.int
-    """Fewest Unicode characters of a text, or of each text of a list; 0 means no bound."""
+    """Fewest Unicode characters of a text, or of each text of a list or map; 0 means no bound."""
     max_chars: _builtins.int
-    """Most Unicode characters of a text, or of each text of a list; 0 means no bound."""
+    """Most Unicode characters of a text, or of each text of a list or map; 0 means no bound."""
     pattern: _builtins.str
     """Regular expression that the whole text matches, or each text of a list; empty means none."""
     minimum: _builtins.int
@@ -111,9 +112,9 @@ class FieldRule(_message.Message):
     maximum: _builtins.int
     """Largest value of an integer; unset means the maximum of the type."""
     max_items: _builtins.int
-    """Most items of a list; 0 means no bound."""
+    """Most items of a list or a map; 0 means no bound."""
     absent: Global___Absent.ValueType
-    """Form of an unset field with presence in a response."""
+    """Form of an unset field with presence in a response, and of an empty list or map."""
     json_text: Global___JsonText.ValueType
     """Set on a text field that contains JSON."""
     flatten: _builtins.bool
@@ -138,6 +139,10 @@ class FieldRule(_message.Message):
     """Below this field, unset members are left out instead of being null."""
     min_items: _builtins.int
     """Fewest items of a list; 0 means no bound."""
+    max_key_chars: _builtins.int
+    """Most Unicode characters of a key of a map; 0 means no bound. The other bounds of texts are for
+    its values; keys are never empty, and `no_control` is for them too.
+    """
     def __init__(
         self,
         *,
@@ -159,10 +164,11 @@ class FieldRule(_message.Message):
         clearable: _builtins.bool = ...,
         sparse: _builtins.bool = ...,
         min_items: _builtins.int = ...,
+        max_key_chars: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "maximum", b"maximum", "minimum", b"minimum"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "absent", b"absent", "clearable", b"clearable", "comma", b"comma", "flatten", b"flatten", "hidden", b"hidden", "json_text", b"json_text", "lenient", b"lenient", "max_chars", b"max_chars", "max_items", b"max_items", "maximum", b"maximum", "min_chars", b"min_chars", "min_items", b"min_items", "minimum", b"minimum", "no_control", b"no_control", "pattern", b"pattern", "query", b"query", "required", b"required", "sparse", b"sparse"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_maximum", b"_maximum", "_minimum", b"_minimum", "absent", b"absent", "clearable", b"clearable", "comma", b"comma", "flatten", b"flatten", "hidden", b"hidden", "json_text", b"json_text", "lenient", b"lenient", "max_chars", b"max_chars", "max_items", b"max_items", "max_key_chars", b"max_key_chars", "maximum", b"maximum", "min_chars", b"min_chars", "min_items", b"min_items", "minimum", b"minimum", "no_control", b"no_control", "pattern", b"pattern", "query", b"query", "required", b"required", "sparse", b"sparse"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__maximum: _TypeAlias = _typing.Literal["maximum"]  # noqa: Y015
     _WhichOneofArgType__maximum: _TypeAlias = _typing.Literal["_maximum", b"_maximum"]  # noqa: Y015

@@ -10,6 +10,7 @@ from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.accounts.contact import SupportContact
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import BankAccount, Merchant
@@ -27,10 +28,11 @@ async def add(
     name: str,
     email: str,
     icon_url: str | None,
+    support: SupportContact,
     live: bool,
 ) -> Merchant:
     """Create a merchant under a given id; params_validation, partner_not_found, merchant_exists."""
-    check(name, email=email, icon_url=icon_url)
+    check(name, email=email, icon_url=icon_url, support=support)
     merchant = Merchant(
         id=merchant_id,
         partner_id=partner_id,
@@ -40,6 +42,8 @@ async def add(
         status="active",
         live=live,
         created_at_us=app.clock.now_us(),
+        support_email=support.email or None,
+        support_url=support.url or None,
     )
     await app.store.write(_add(merchant))
     app.notifier.publish(Topic.ACCOUNTS)
@@ -49,6 +53,16 @@ async def add(
 async def set_status(app: _Context, merchant_id: str, status: str) -> Merchant:
     """Change whether a merchant may take payments; merchant_not_found."""
     merchant = await app.store.write(merchants.set_status(merchant_id, status))
+    if merchant is None:
+        raise ApiError(ErrorCode.MERCHANT_NOT_FOUND)
+    app.notifier.publish(Topic.ACCOUNTS)
+    return merchant
+
+
+async def set_support(app: _Context, merchant_id: str, support: SupportContact) -> Merchant:
+    """Change the contact that buyers see; params_validation, merchant_not_found."""
+    check(None, support=support)
+    merchant = await app.store.write(merchants.set_support(merchant_id, support))
     if merchant is None:
         raise ApiError(ErrorCode.MERCHANT_NOT_FOUND)
     app.notifier.publish(Topic.ACCOUNTS)

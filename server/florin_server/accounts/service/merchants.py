@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from florin_server.accounts.context import IconRequestContext
@@ -16,7 +16,7 @@ from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
 from florin_server.domain.accounts.caller import Caller
-from florin_server.domain.accounts.contact import list_issues
+from florin_server.domain.accounts.contact import SupportContact, list_issues
 from florin_server.domain.errors import (
     ApiError,
     ErrorCode,
@@ -37,6 +37,7 @@ class _Context(EventContext, IconRequestContext, SettingsContext, StorageContext
 
 # merchants in one response, if the caller gives no limit
 PAGE_SIZE = 20
+_CHANGEABLE = "merchantName, merchantEmail, iconUrl, supportEmail, supportUrl"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class NewMerchant:
     name: str
     email: str
     icon_url: str | None = None
+    support: SupportContact = field(default_factory=SupportContact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ class MerchantChanges:
     name: str | None = None
     email: str | None = None
     icon_url: str | None = None
+    support: SupportContact = field(default_factory=SupportContact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +76,11 @@ async def create(
     encode_response: Callable[[Merchant], bytes],
 ) -> Merchant | StoredResponse:
     """Create a merchant in the caller's mode, or repeat the response of its idempotency key."""
-    if issues := tuple(list_issues(new_merchant.name, new_merchant.email, new_merchant.icon_url)):
+    issues = (
+        *list_issues(new_merchant.name, new_merchant.email, new_merchant.icon_url),
+        *new_merchant.support.list_issues(),
+    )
+    if issues:
         return await run_once(app, caller, fail_with(validation_error_for(issues)), encode_response)
     merchant = Merchant(
         id=generate_short_id("mrch_", app.randbytes),
@@ -84,6 +91,8 @@ async def create(
         status="active",
         live=caller.live,
         created_at_us=app.clock.now_us(),
+        support_email=new_merchant.support.email or None,
+        support_url=new_merchant.support.url or None,
     )
     outcome = await run_once(app, caller, merchants.create(merchant), encode_response)
     _request_icon(app, outcome)
@@ -179,10 +188,14 @@ def _check_changes(changes: MerchantChanges) -> None:
     if changes == MerchantChanges():
         raise ApiError(
             ErrorCode.PARAMS_VALIDATION,
-            "Validation error: at least one of merchantName, merchantEmail, iconUrl is required",
-            issues=(FieldIssue("", "must have one of merchantName, merchantEmail, iconUrl"),),
+            f"Validation error: at least one of {_CHANGEABLE} is required",
+            issues=(FieldIssue("", f"must have one of {_CHANGEABLE}"),),
         )
-    if issues := tuple(list_issues(changes.name, changes.email, changes.icon_url or None)):
+    issues = (
+        *list_issues(changes.name, changes.email, changes.icon_url or None),
+        *changes.support.list_issues(),
+    )
+    if issues:
         raise validation_error_for(issues)
 
 
@@ -195,6 +208,7 @@ def _update(caller: Caller, merchant_id: str, changes: MerchantChanges) -> Op[Me
         name=changes.name,
         email=changes.email,
         icon_url=changes.icon_url,
+        support=changes.support,
     )
     if changed is None:
         raise merchant_not_found_error(wcp_profile=caller.wcp_profile)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from typing import Any
 
-from sqlalchemy import BigInteger, Text, func, or_, select, tuple_, update
+from sqlalchemy import BigInteger, Column, ColumnElement, Text, func, or_, select, tuple_, update
 
 from florin_server.db import generations
 from florin_server.db.engine.query import (
@@ -22,7 +23,14 @@ from florin_server.db.engine.query import (
 from florin_server.db.tables.tables import merchant as merchant_table
 from florin_server.db.tables.tables import partner as partner_table
 from florin_server.domain.accounts.account import Partner
+from florin_server.domain.accounts.contact import SupportContact
 from florin_server.domain.payments.payment import Merchant
+
+
+def _keep_or_remove(column: Column[Any]) -> ColumnElement[Any]:
+    """Return the new value of a column: NULL keeps the present one, empty text removes it."""
+    return func.nullif(func.coalesce(param(f"new_{column.name}", Text), column), "")
+
 
 _PUT_PARTNER = Command(upsert(partner_table, "id"))
 _PARTNER = Statement(
@@ -64,6 +72,16 @@ _STATUS = Statement(
     .returning(*merchant_table.c),
     Merchant,
 )
+_SUPPORT = Statement(
+    update(merchant_table)
+    .where(merchant_table.c.id == param("merchant_id"), _NOT_DELETED)
+    .values(
+        support_email=_keep_or_remove(merchant_table.c.support_email),
+        support_url=_keep_or_remove(merchant_table.c.support_url),
+    )
+    .returning(*merchant_table.c),
+    Merchant,
+)
 _CREATE = Command(insert(merchant_table))
 _FIND_OWNED = Statement(select(merchant_table).where(*_OWN, _NOT_DELETED), Merchant)
 _CHANGE = Statement(
@@ -72,9 +90,9 @@ _CHANGE = Statement(
     .values(
         name=func.coalesce(param("new_name", Text), merchant_table.c.name),
         email=func.coalesce(param("new_email", Text), merchant_table.c.email),
-        icon_url=func.nullif(
-            func.coalesce(param("new_icon_url", Text), merchant_table.c.icon_url), ""
-        ),
+        icon_url=_keep_or_remove(merchant_table.c.icon_url),
+        support_email=_keep_or_remove(merchant_table.c.support_email),
+        support_url=_keep_or_remove(merchant_table.c.support_url),
     )
     .returning(*merchant_table.c),
     Merchant,
@@ -111,6 +129,7 @@ _PAGE = Statement(
 _COUNT = Statement(select(func.count()).select_from(merchant_table).where(*_MATCHES_QUERY), int)
 # before the newest possible entry
 _START = (2**63 - 1, "")
+_NO_SUPPORT = SupportContact()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,6 +215,16 @@ def set_status(merchant_id: str, status: str) -> Op[Merchant | None]:
 
 
 @operation
+def set_support(merchant_id: str, support: SupportContact) -> Op[Merchant | None]:
+    """Change a merchant's contact for buyers; return None if it does not exist or is deleted."""
+    merchant = yield from _SUPPORT.first(
+        merchant_id=merchant_id, new_support_email=support.email, new_support_url=support.url
+    )
+    yield from generations.bump(generations.CacheKind.ACCOUNTS)
+    return merchant
+
+
+@operation
 def find_merchants(ids: Collection[str]) -> Op[dict[str, Merchant]]:
     """Return the merchants that exist, by id, including deleted merchants."""
     return {merchant.id: merchant for merchant in (yield from _MERCHANTS.all(ids=ids))}
@@ -235,6 +264,7 @@ def change(
     name: str | None = None,
     email: str | None = None,
     icon_url: str | None = None,
+    support: SupportContact = _NO_SUPPORT,
 ) -> Op[Merchant | None]:
     """Change the members that are not None; an empty icon removes it. Same checks as `find_owned`.
 
@@ -247,6 +277,8 @@ def change(
         new_name=name,
         new_email=email,
         new_icon_url=icon_url,
+        new_support_email=support.email,
+        new_support_url=support.url,
     )
     yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return merchant

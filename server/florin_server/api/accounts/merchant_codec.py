@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from florin.v1 import account_pb2
+from florin.v1 import account_pb2, partner_pb2
 
 from florin_server.accounts.service.destinations import NewDestination
 from florin_server.accounts.service.merchants import MerchantChanges, MerchantListPage, NewMerchant
 from florin_server.accounts.store.destinations import MerchantDestinations
 from florin_server.api.server.timestamps import to_timestamp
+from florin_server.domain.accounts.contact import SupportContact
 from florin_server.domain.payments.payment import BankAccount, Destination, Merchant
 
 _STATUS = {
@@ -27,7 +28,9 @@ def parse_status_filter(number: account_pb2.MerchantStatus.ValueType) -> str | N
 def parse_new_merchant(request: account_pb2.CreateMerchantRequest) -> NewMerchant:
     """Return the merchant that a partner wants to create."""
     icon_url = request.icon_url if request.HasField("icon_url") else None
-    return NewMerchant(request.merchant_name, request.merchant_email, icon_url)
+    return NewMerchant(
+        request.merchant_name, request.merchant_email, icon_url, parse_support_contact(request)
+    )
 
 
 def parse_merchant_changes(request: account_pb2.UpdateMerchantRequest) -> MerchantChanges:
@@ -36,6 +39,20 @@ def parse_merchant_changes(request: account_pb2.UpdateMerchantRequest) -> Mercha
         name=request.merchant_name if request.HasField("merchant_name") else None,
         email=request.merchant_email if request.HasField("merchant_email") else None,
         icon_url=request.icon_url if request.HasField("icon_url") else None,
+        support=parse_support_contact(request),
+    )
+
+
+def parse_support_contact(
+    request: account_pb2.CreateMerchantRequest
+    | account_pb2.UpdateMerchantRequest
+    | partner_pb2.ImportMerchantRequest
+    | partner_pb2.SetMerchantSupportRequest,
+) -> SupportContact:
+    """Return the contact for buyers in a request."""
+    return SupportContact(
+        request.support_email if request.HasField("support_email") else None,
+        request.support_url if request.HasField("support_url") else None,
     )
 
 
@@ -58,6 +75,8 @@ def to_merchant_record(merchant: Merchant) -> account_pb2.MerchantRecord:
         status=_STATUS[merchant.status],
         icon_url=merchant.icon_url,
         created_at=to_timestamp(merchant.created_at_us),
+        support_email=merchant.support_email,
+        support_url=merchant.support_url,
     )
 
 

@@ -14,7 +14,7 @@ from florin_server.accounts.service import (
     wallets,
 )
 from florin_server.api.accounts import partner_codec as codec
-from florin_server.api.accounts.merchant_codec import to_fiat_settlement
+from florin_server.api.accounts.merchant_codec import parse_support_contact, to_fiat_settlement
 from florin_server.api.context import ApiContext
 
 
@@ -128,6 +128,7 @@ class PartnerCalls:
             name=request.name,
             email=request.email,
             icon_url=request.icon_url if request.HasField("icon_url") else None,
+            support=parse_support_contact(request),
             live=request.live,
         )
         return codec.to_operator_merchant(merchant)
@@ -139,6 +140,15 @@ class PartnerCalls:
         status = codec.parse_merchant_status(request.status)
         return codec.to_operator_merchant(
             await merchant_admin.set_status(self._app, request.merchant_id, status)
+        )
+
+    async def SetMerchantSupport(
+        self, request: partner_pb2.SetMerchantSupportRequest, context: Any
+    ) -> partner_pb2.OperatorMerchant:
+        """Change the contact of a merchant that buyers see."""
+        support = parse_support_contact(request)
+        return codec.to_operator_merchant(
+            await merchant_admin.set_support(self._app, request.merchant_id, support)
         )
 
     async def AddFiatSettlement(

@@ -11,6 +11,7 @@ from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_
 from florin_server.api.server.timestamps import to_timestamp
 from florin_server.domain.capture.buyer_data import BUYER_DATA_FIELDS, SCHEMA_JSON
 from florin_server.domain.money import CURRENCIES
+from florin_server.domain.payments.order import Order, PaymentLine
 from florin_server.domain.payments.payment import (
     Action,
     BuildAction,
@@ -214,6 +215,14 @@ class PaymentCodec:
             refund=self.to_refund(payment, refunds[-1]) if refunds else None,
             refunds=[self.to_refund(payment, refund) for refund in refunds],
             refunded=self._to_refund_total(payment, refunds) if refunds else None,
+            description=payment.description,
+            lines=[
+                merchant_pb2.PaymentLine(
+                    name=line.name, quantity=line.quantity, amount=str(line.amount)
+                )
+                for line in payment.lines
+            ],
+            metadata=dict(payment.metadata),
         )
 
     def _to_refund_total(
@@ -348,4 +357,14 @@ def parse_new_payment(request: merchant_pb2.CreatePaymentRequest) -> NewPayment:
         expires_at=request.expires_at if request.HasField("expires_at") else None,
         success_url=request.checkout.success_url,
         error_url=request.checkout.error_url,
+        order=Order(
+            request.description if request.HasField("description") else None,
+            tuple(
+                PaymentLine(
+                    line.name, line.quantity if line.HasField("quantity") else 1, int(line.amount)
+                )
+                for line in request.lines
+            ),
+            tuple(sorted(request.metadata.items())),
+        ),
     )

@@ -141,6 +141,8 @@ class PaymentListCodec:
             created_at=to_timestamp(payment.created_at_us),
             last_updated_at=to_timestamp(payment.updated_at_us),
             settled_at=None if settled is None else to_timestamp(settled),
+            description=payment.description,
+            metadata=dict(payment.metadata),
         )
 
     def _to_fees(self, payment: Payment, fee: OptionFee | None) -> listing_pb2.PaymentFees | None:

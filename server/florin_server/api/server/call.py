@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from grpc_rest_gateway.jsonignored import IGNORED_KEY
+
 from florin_server.domain.accounts.caller import Caller
 from florin_server.limits.service.limit import RateQuota
 
@@ -14,7 +16,8 @@ from florin_server.limits.service.limit import RateQuota
 class ActiveCall:
     """One call.
 
-    `quota` is the remaining rate of its credential, if limited. A servicer sets `is_replay` if its
+    `quota` is the remaining rate of its credential, if limited. `ignored_members` names members of
+    the request that its response reports. A servicer sets `is_replay` if its
     response repeats a stored response. A servicer can accept a stream with `is_accepted` and then
     stay silent for long: proxies of the stream must know that no error follows.
     """
@@ -23,6 +26,7 @@ class ActiveCall:
     request_id: str
     quota: RateQuota | None = None
     is_replay: bool = False
+    ignored_members: str = ""
     send_initial_metadata: Callable[[], Awaitable[None]] | None = None
     is_accepted: bool = False
 
@@ -44,6 +48,8 @@ class ActiveCall:
             entries.append(("ratelimit", f'"key";r={quota.remaining};t={quota.wait_s}'))
         if self.is_replay:
             entries.append(("idempotent-replayed", "true"))
+        if self.ignored_members:
+            entries.append((IGNORED_KEY, self.ignored_members))
         return tuple(entries)
 
 

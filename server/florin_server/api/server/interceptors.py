@@ -17,6 +17,7 @@ import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 from google.protobuf.message import Message
 from grpc_rest_gateway.errors import FAULT_KEY
+from grpc_rest_gateway.jsonignored import IGNORED_KEY
 
 from florin_server.api.context import ApiContext
 from florin_server.api.server import metadata, observed
@@ -51,6 +52,8 @@ _Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 _UNKNOWN_CALLER = Caller(live=False)
 _UNKNOWN_WCP_CALLER = Caller(live=False, wcp_profile=True)
 _UNAUTHENTICATED = 401
+# longer than any list that the gateway sends
+_IGNORED_CHARS_MAX = 1024
 
 # returns the address of a caller (in gRPC's form), by its metadata and the transport's peer
 PeerResolver: TypeAlias = Callable[[Any, str], str]
@@ -281,6 +284,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             call.caller = _UNKNOWN_WCP_CALLER
         peer = self._resolve_peer(entries, context.peer())
         call.caller = caller = await self._authenticate(method, sent, peer)
+        if not caller.live:
+            # a help for development: live responses stay as they are
+            call.ignored_members = sent.get(IGNORED_KEY, "")[:_IGNORED_CHARS_MAX]
         self._check_rate_limit(call)
         if isinstance(request, UnreadableRequest):
             raise request.refusal

@@ -6,6 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from grpc_rest_gateway.jsonignored import IGNORED_KEY
+
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.versions import DEPLOYED_SDK
 
@@ -24,9 +26,9 @@ CALLER_KEYS = (
     "authorization",
 )
 # all other keys are ignored
-KNOWN_KEYS = frozenset((*CALLER_KEYS, "request-id"))
+KNOWN_KEYS = frozenset((*CALLER_KEYS, "request-id", IGNORED_KEY))
 # no rights of the caller depend on these, and callers choose them freely
-NON_CREDENTIAL_KEYS = frozenset((*SDK_KEYS, "idempotency-key", "request-id"))
+NON_CREDENTIAL_KEYS = frozenset((*SDK_KEYS, "idempotency-key", "request-id", IGNORED_KEY))
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 

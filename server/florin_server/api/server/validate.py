@@ -119,15 +119,41 @@ def _build_list_checks(field: FieldDescriptor, rule: json_pb2.FieldRule) -> Iter
     if field.message_type is None:
         if values := list(_build_value_checks(field, rule)):
             yield _make_items_check(field, values)
-    elif not field.message_type.GetOptions().map_entry:
+    elif field.message_type.GetOptions().map_entry:
+        yield _make_map_check(field, field.message_type, rule)
+    else:
         checks = list(_build_message_checks(field.message_type))
 
         def items(message: Any, path: str) -> Iterator[FieldIssue]:
-            for index, item in enumerate(getattr(message, name)):
+            values = getattr(message, name)
+            # of a list that is too long, only its size is reported
+            for index, item in enumerate(() if most and len(values) > most else values):
                 for check in checks:
                     yield from check(item, f"{path}{key}[{index}].")
 
         yield items
+
+
+def _make_map_check(field: FieldDescriptor, entry: Descriptor, rule: json_pb2.FieldRule) -> _Check:
+    """Check a map: `no_control` is for keys too, the other bounds of texts are for its values."""
+    keys = entry.fields_by_name["key"]
+    key_rule = json_pb2.FieldRule(
+        min_chars=1, max_chars=rule.max_key_chars, no_control=rule.no_control
+    )
+    key_checks = list(_build_value_checks(keys, key_rule))
+    value_checks = list(_build_value_checks(entry.fields_by_name["value"], rule))
+    name, path_name, most = field.name, field.json_name, rule.max_items
+
+    def check_entries(message: Any, path: str) -> Iterator[FieldIssue]:
+        values = getattr(message, name)
+        for key in sorted(() if most and len(values) > most else values):
+            # a key that is refused is not part of a path
+            if (fault := _find_fault(key_checks, key)) is not None:
+                yield FieldIssue(path + path_name, f"a key {fault}")
+            elif (fault := _find_fault(value_checks, values[key])) is not None:
+                yield FieldIssue(f"{path}{path_name}.{key}", fault)
+
+    return check_entries
 
 
 def _format_item_count(count: int) -> str:

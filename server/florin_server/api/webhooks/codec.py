@@ -149,6 +149,7 @@ def _to_webhook_payment(snapshot: PaymentSnapshot) -> webhook_pb2.WebhookPayment
         expires_at=to_timestamp(payment.expires_at * 1_000_000),
         processing=_to_processing(snapshot),
         refunds=[_to_refund(refund) for refund in snapshot.refunds],
+        metadata=dict(payment.metadata),
     )
     if ended_us is not None:
         at = to_timestamp(ended_us)

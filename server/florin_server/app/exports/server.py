@@ -6,6 +6,7 @@ digest of each.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -111,6 +112,8 @@ class MerchantServerFeed:
             "reference_id": payment_row.reference_id,
             "created_at": _get_microseconds(payment_row, "created_at"),
             "updated_at": _get_microseconds(payment_row, "last_updated_at"),
+            "description": payment_row.description or None,
+            "metadata": _to_json(payment_row.metadata),
         }
         if payment_row.HasField("buyer"):
             report["payer"] = payment_row.buyer.account_caip10
@@ -221,3 +224,10 @@ def _get_microseconds(message: Message, member: str) -> int | None:
         return None
     at = getattr(message, member)
     return int(at.seconds * 1_000_000 + at.nanos // _MICRO)
+
+
+def _to_json(metadata: Mapping[str, str]) -> str | None:
+    """Return metadata as the store has it."""
+    if not metadata:
+        return None
+    return json.dumps(dict(sorted(metadata.items())), ensure_ascii=False, separators=(",", ":"))

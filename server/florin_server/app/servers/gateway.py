@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 ProblemsReader = Callable[[], Awaitable[Mapping[str, str]]]
 
 # compiled once, for all that start in this process
-_CODEC = JsonCodec()
+_CODEC = JsonCodec(report_ignored=True)
 
 # wallets in browsers can read every response here, even of unknown paths
 _CORS_PATHS = ("/v1/gateway/*", *web.CORS_PATHS)

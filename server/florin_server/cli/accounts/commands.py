@@ -48,6 +48,12 @@ Scopes = Annotated[
 ]
 PartnerId = Annotated[str, typer.Argument(help="Partner id, from `florin partners list`.")]
 MerchantId = Annotated[str, typer.Argument(help="Merchant id.")]
+SupportEmailOption = Annotated[
+    str | None, typer.Option("--support-email", help="Address for questions of buyers.")
+]
+SupportUrlOption = Annotated[
+    str | None, typer.Option("--support-url", help="Page for questions of buyers.")
+]
 OptionalMerchantId = Annotated[
     str | None, typer.Argument(help="Merchant id.  [default: the one of --merchant]")
 ]
@@ -279,6 +285,8 @@ def merchants_import(
     name: Annotated[str, typer.Option(help="Name that buyers see.")],
     email: Annotated[str, typer.Option(help="Contact address of the merchant.")],
     icon_url: IconOption = None,
+    support_email: SupportEmailOption = None,
+    support_url: SupportUrlOption = None,
     live: LiveOption = False,
     home: HomeOption = None,
 ) -> None:
@@ -295,8 +303,29 @@ def merchants_import(
         name=name,
         email=email,
         icon_url=icon_url,
+        support_email=support_email,
+        support_url=support_url,
         live=live,
     )
+
+
+@merchants.command("support")
+def merchants_support(
+    merchant_id: MerchantId,
+    *,
+    email: SupportEmailOption = None,
+    url: SupportUrlOption = None,
+    home: HomeOption = None,
+) -> None:
+    """Set the contact for questions of buyers.
+
+    The checkout page shows it. An empty text removes an address.
+
+    Example: `florin merchants support mrch_1a2b --support-email help@b.c`
+    """
+    from florin_server.cli.accounts import merchants as command
+
+    command.set_support(build_overrides(home=home), merchant_id, email, url)
 
 
 @merchants.command("status")

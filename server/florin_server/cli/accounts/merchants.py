@@ -1,4 +1,4 @@
-"""`florin merchants import`, `status` and `bank`: the operator's commands for merchants."""
+"""`florin merchants import`, `support`, `status` and `bank`: the operator's commands."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ def import_merchant(
     name: str,
     email: str,
     icon_url: str | None,
+    support_email: str | None,
+    support_url: str | None,
     live: bool,
 ) -> None:
     """Create a merchant with a given id, and print the id."""
@@ -33,6 +35,8 @@ def import_merchant(
         name=name,
         email=email,
         icon_url=icon_url,
+        support_email=support_email,
+        support_url=support_url,
         live=live,
     )
     created = call_operator(overrides, "ImportMerchant", request)
@@ -42,6 +46,21 @@ def import_merchant(
     print_hint(
         f"The merchant belongs to {created.partner_id}, for {format_mode(live=created.live)} data."
     )
+
+
+def set_support(
+    overrides: dict[str, Any], merchant_id: str, email: str | None, url: str | None
+) -> None:
+    """Change the contact for questions of buyers, and print it."""
+    if email is None and url is None:
+        usage_error("nothing to change: pass --support-email or --support-url")
+    request = partner_pb2.SetMerchantSupportRequest(
+        merchant_id=merchant_id, support_email=email, support_url=url
+    )
+    done = call_operator(overrides, "SetMerchantSupport", request)
+    if not print_json(done):
+        console.print(f"{'Email':<5}  {done.merchant.support_email or '-'}")
+        console.print(f"{'Page':<5}  {done.merchant.support_url or '-'}")
 
 
 def set_status(overrides: dict[str, Any], merchant_id: str, status: str) -> None:

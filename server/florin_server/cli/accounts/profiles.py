@@ -51,6 +51,8 @@ def show_merchant(connection: ConnectionOptions, merchant_id: str | None) -> Non
     facts = dict(zip(_COLUMNS, _to_row(merchant_profile.merchant), strict=True))
     for what, fact in facts.items():
         console.print(f"{what:<11}  {fact}")
+    support = merchant_profile.merchant.support_email, merchant_profile.merchant.support_url
+    console.print(f"{'Support':<11}  {', '.join(filter(None, support)) or '-'}")
     _print_destinations(merchant_profile.settlements)
 
 

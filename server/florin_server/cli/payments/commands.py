@@ -200,6 +200,21 @@ def payments_create(
     error_url: Annotated[
         str | None, typer.Option("--error-url", help="Page for buyers if they do not pay.")
     ] = None,
+    description: Annotated[
+        str | None, typer.Option("--description", help="What is paid for; buyers see it.")
+    ] = None,
+    line: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--line",
+            help='Line of the order with its whole amount, e.g. "2 x Flat white=9.00"; '
+            "repeatable; the lines add up to the price.",
+        ),
+    ] = None,
+    metadata: Annotated[
+        list[str] | None,
+        typer.Option("--metadata", help="KEY=VALUE for your records; repeatable; never shown."),
+    ] = None,
     wait: WaitOption = False,
     qr: Annotated[
         bool | None,
@@ -215,7 +230,15 @@ def payments_create(
     from florin_server.cli.payments import create as command
 
     options = command.CreatePaymentOptions(
-        amount, reference, expires_in, success_url, error_url, idempotency_key
+        amount,
+        reference,
+        expires_in,
+        success_url,
+        error_url,
+        idempotency_key,
+        description,
+        line or (),
+        metadata or (),
     )
     command.create_payment(connection, options, wait=wait, qr=qr)
 

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _DURATION = re.compile(r"([1-9]\d{0,8})([smhd])")
+# a name can contain "=": the last one is before the amount
+_LINE = re.compile(r"(?:(?P<quantity>[1-9]\d{0,8}) ?[x×] )?(?P<name>.+)=\s*(?P<amount>[^=]+)")
+_LINE_HELP = '"2 x Flat white=9.00"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,9 @@ class CreatePaymentOptions:
     success_url: str | None = None
     error_url: str | None = None
     idempotency_key: str | None = None
+    description: str | None = None
+    lines: Sequence[str] = ()
+    metadata: Sequence[str] = ()
 
 
 def create_payment(
@@ -65,6 +71,9 @@ def create_payment(
             reference_id=options.reference,
             expires_at=None if lasts_s is None else int(time.time()) + lasts_s,
             checkout=checkout,
+            description=options.description,
+            lines=[_parse_line(text, money[0]) for text in options.lines],
+            metadata=_parse_metadata(options.metadata),
             **keyed,
         )
         if not (print_json_line(response) if wait else print_json(response)):
@@ -83,6 +92,32 @@ def _print_payment(response: merchant_pb2.CreatePaymentResponse, *, qr: bool) ->
     print_hint(f"Payment {response.payment_id}{'' if response.live else ', test data'}.")
     if response.checkout_problem:
         print_hint(f"Buyers will not return to the shop: {response.checkout_problem}.")
+
+
+def _parse_line(text: str, unit: str) -> merchant_pb2.PaymentLine:
+    """Parse a line such as `2 x Flat white=9.00`, whose amount is in the payment's unit."""
+    match = _LINE.fullmatch(text)
+    if match is None:
+        usage_error(f"--line: {text[:80]!r} is not a line; write {_LINE_HELP}")
+    try:
+        _, value = amounts.parse_amount((match["amount"], unit.removeprefix("iso4217/")))
+    except ValueError as error:
+        usage_error(f"--line {text[:80]!r}: {error}")
+    return merchant_pb2.PaymentLine(
+        name=match["name"], quantity=int(match["quantity"] or 1), amount=str(value)
+    )
+
+
+def _parse_metadata(texts: Sequence[str]) -> dict[str, str]:
+    metadata: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            usage_error(f"--metadata: {text[:80]!r} is not metadata; write KEY=VALUE")
+        if key in metadata:
+            usage_error(f"--metadata: {key[:80]!r} is given twice")
+        metadata[key] = value
+    return metadata
 
 
 def _parse_duration(text: str | None) -> int | None:

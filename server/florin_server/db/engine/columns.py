@@ -93,6 +93,42 @@ class JsonTexts(JsonText):
         return tuple(super().process_result_value(value, dialect))
 
 
+class JsonRows(TypeDecorator[tuple[Any, ...]]):
+    """A tuple of named tuples, stored as a JSON array of arrays; none as NULL."""
+
+    impl = Text
+    cache_ok = True
+
+    def __init__(self, row_type: type[Any]) -> None:
+        super().__init__()
+        self.row_type = row_type
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # noqa: ARG002
+        """Return the JSON text."""
+        return lambda rows: _JSON.encode(rows) if rows else None
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
+        """Return the rows."""
+        row_type = self.row_type
+        # integers beyond 64 bits stay exact
+        return lambda text: () if text is None else tuple(row_type(*r) for r in json.loads(text))
+
+
+class JsonPairs(TypeDecorator[tuple[tuple[str, str], ...]]):
+    """Texts by their names, as sorted pairs, stored as a JSON object; none as NULL."""
+
+    impl = Text
+    cache_ok = True
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[Any], Any]:  # noqa: ARG002
+        """Return the JSON text."""
+        return lambda pairs: _JSON.encode(dict(pairs)) if pairs else None
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], Any]:  # noqa: ARG002
+        """Return the pairs."""
+        return lambda text: () if text is None else tuple(json.loads(text).items())
+
+
 class WordSet(TypeDecorator[frozenset[str]]):
     """A set of words without blanks, stored sorted and separated by blanks."""
 

@@ -92,6 +92,8 @@ class MerchantRow(TableRow, table=True):
     live: bool
     created_at_us: int = integer_column()
     deleted_at_us: int | None = integer_column()
+    support_email: str | None = text_column()
+    support_url: str | None = text_column()
 
 
 class DestinationRow(TableRow, table=True):

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import Index
 from sqlmodel import Field
 
-from florin_server.db.engine.columns import JsonTexts, sortable_amount
+from florin_server.db.engine.columns import JsonPairs, JsonRows, JsonTexts, sortable_amount
 from florin_server.db.tables.fields import (
     METADATA,
     WITHOUT_ROWID,
@@ -23,6 +23,7 @@ from florin_server.db.tables.fields import (
     partial_index,
     text_column,
 )
+from florin_server.domain.payments.order import PaymentLine
 from florin_server.domain.payments.payment import CancellationReason, FailureCode, PaymentStatus
 
 # predicates of partial indexes; a query uses the index only if it repeats the predicate exactly
@@ -87,6 +88,12 @@ class PaymentRow(TableRow, table=True):
     failure_code: FailureCode | None = enum_column(FailureCode)
     failure_detail: str | None = text_column()
     cancelled_reason: CancellationReason | None = enum_column(CancellationReason)
+    description: str | None = text_column()
+    lines: tuple[PaymentLine, ...] | None = Field(sa_type=JsonRows(PaymentLine))
+    # the name that SQLModel leaves to a table's columns
+    metadata_: tuple[tuple[str, str], ...] | None = Field(
+        sa_type=JsonPairs, sa_column_kwargs={"name": "metadata"}
+    )
 
 
 class PaymentEventRow(TableRow, table=True):

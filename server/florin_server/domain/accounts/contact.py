@@ -1,10 +1,11 @@
-"""A merchant's name, e-mail address and logo."""
+"""A merchant's name, e-mail address and logo, and its contact for buyers."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from florin_server.domain.errors import FieldIssue
 from florin_server.domain.urls import is_https_url
@@ -17,6 +18,23 @@ _VISIBLE = frozenset("LNPS")
 _LOCAL = re.compile(r'[^@"(),:;<>\[\]\\]{1,64}')
 _LABEL = re.compile(r"(?!-)(?:[A-Za-z0-9-]|[^\x00-\x7f]){1,63}(?<!-)")
 _EMAIL_CHARS_MAX = 254
+# pages link the address of buyers' questions, and these have a meaning in such a link
+_LINK_CHARS = frozenset("?&%#/")
+
+
+@dataclass(frozen=True, slots=True)
+class SupportContact:
+    """A contact for buyers' questions in a request: None keeps a value, empty text removes it."""
+
+    email: str | None = None
+    url: str | None = None
+
+    def list_issues(self) -> Iterator[FieldIssue]:
+        """Yield the faults of both values."""
+        if self.email and (not is_valid_email(self.email) or _LINK_CHARS & set(self.email)):
+            yield FieldIssue("supportEmail", "must be an e-mail address")
+        if self.url and not is_https_url(self.url):
+            yield FieldIssue("supportUrl", "must be an absolute https URL")
 
 
 def list_issues(name: str | None, email: str | None, icon_url: str | None) -> Iterator[FieldIssue]:

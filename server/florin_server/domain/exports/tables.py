@@ -51,6 +51,11 @@ PAYMENTS = build_table(
     text_column("failure_code", "reason of the failure, as in the API"),
     text_column("failure_detail", "reason of the failure, in words"),
     text_column("cancelled_reason", "party that canceled it"),
+    text_column("description", "what is paid for; empty if it was not given"),
+    json_column(
+        "lines", "lines of the order: JSON arrays of name, quantity and minor units of `unit`"
+    ),
+    json_column("metadata", "the merchant's own texts by name, as a JSON object"),
     is_mutable=True,
 )
 

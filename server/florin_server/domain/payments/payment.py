@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from florin_server.domain.caip import canonicalize_asset
+from florin_server.domain.payments.order import PaymentLine
 from florin_server.domain.payments.triggers import SandboxTrigger, find_trigger
 
 
@@ -44,7 +45,8 @@ class Payment:
     """One payment. Times ending in `_us` are microseconds, others seconds, since the Unix epoch.
 
     `salt` is 16 random bytes that no answer holds: the on-chain reference is derived from it.
-    `version` rises by one with every change, from 0 at creation.
+    `version` rises by one with every change, from 0 at creation. For `description`, `lines` and
+    `metadata` see `Order`.
     """
 
     id: str
@@ -73,6 +75,9 @@ class Payment:
     failure_code: FailureCode | None = None
     failure_detail: str | None = None
     cancelled_reason: CancellationReason | None = None
+    description: str | None = None
+    lines: tuple[PaymentLine, ...] = ()
+    metadata: tuple[tuple[str, str], ...] = ()
 
     def with_expiry(self, now_us: int) -> Payment:
         """Return the payment at a time: an unconfirmed payment is expired from `expires_at` on."""
@@ -211,7 +216,7 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class Merchant:
-    """The merchant that is paid."""
+    """The merchant that is paid. `support_email` and `support_url` are shown to buyers."""
 
     id: str
     partner_id: str
@@ -222,6 +227,8 @@ class Merchant:
     live: bool
     created_at_us: int
     deleted_at_us: int | None = None
+    support_email: str | None = None
+    support_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

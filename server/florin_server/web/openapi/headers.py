@@ -141,6 +141,10 @@ HEADERS: JsonObject = {
         "description": "The response of an earlier request with the same key.",
         "schema": {"const": "true"},
     },
+    "Florin-Ignored": _describe_header(
+        "Unknown members of the request, which had no effect. Only for test credentials; at most "
+        "ten are named."
+    ),
     "Deprecation": _describe_header("When the operation was deprecated.", "^@[0-9]+$"),
     "Link": _describe_header("Operation to call instead.", '; rel="successor-version"$'),
 }
@@ -202,6 +206,8 @@ def describe_response_headers(operation: OpenApiOperation, status: int) -> JsonO
     if succeeded and get_access_rule(operation).idempotency:
         names.append("Idempotent-Replayed")
     rest = get_rest_rule(operation)
+    # refusals are described together, for operations with and without a body
+    names += ["Florin-Ignored"] if operation.binding.has_body or not succeeded else []
     names += ["Deprecation"] if rest.deprecated_since else []
     names += ["Link"] if rest.successor else []
     report: JsonObject = {name: {"$ref": _REF + name} for name in names}

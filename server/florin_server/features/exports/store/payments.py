@@ -49,6 +49,10 @@ _PAYMENT = (
     payment.c.failure_code,
     payment.c.failure_detail,
     payment.c.cancelled_reason,
+    payment.c.description,
+    # as they were written
+    type_coerce(payment.c.lines, Text).label("lines"),
+    type_coerce(payment.c.metadata, Text).label("metadata"),
 )
 
 
@@ -81,6 +85,9 @@ class _Payment(NamedTuple):
     failure_code: FailureCode | None
     failure_detail: str | None
     cancelled_reason: CancellationReason | None
+    description: str | None
+    lines: str | None
+    metadata: str | None
 
 
 class _Event(NamedTuple):

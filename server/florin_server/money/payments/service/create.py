@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from florin_server.base.context import EventContext, MeterContext
@@ -11,7 +11,12 @@ from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
-from florin_server.domain.errors import ApiError, ErrorCode, validation_error
+from florin_server.domain.errors import (
+    ApiError,
+    ErrorCode,
+    validation_error,
+    validation_error_for,
+)
 from florin_server.domain.ids import generate_payment_id
 from florin_server.domain.money import (
     CURRENCIES,
@@ -19,10 +24,12 @@ from florin_server.domain.money import (
     REFERENCE_CURRENCY,
     REFERENCE_UNITS_MAX,
     FiatUnit,
+    format_minor_units,
     parse_unit,
     suggest_unit,
 )
 from florin_server.domain.payments.option_names import SALT_BYTES
+from florin_server.domain.payments.order import Order
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.domain.payments.triggers import TRIGGER_PREFIX, SandboxTrigger, find_trigger
@@ -76,6 +83,7 @@ class NewPayment:
     expires_at: int | None = None
     success_url: str = ""
     error_url: str = ""
+    order: Order = field(default_factory=Order)
 
 
 async def create(
@@ -116,6 +124,8 @@ def _build_payment(
     app: _Context, caller: Caller, merchant: Merchant, new_payment: NewPayment, now_us: int
 ) -> Payment:
     unit, value = _parse_amount(app, caller, new_payment)
+    order = new_payment.order
+    _check_order(app, order, unit, value)
     urls, _ = parse_redirect_urls(new_payment.success_url, new_payment.error_url)
     success_url, error_url = urls or (None, None)
     if not caller.live:
@@ -136,7 +146,27 @@ def _build_payment(
         created_at_us=now_us,
         updated_at_us=now_us,
         expires_at=_get_expiry(app, new_payment, now_us // 1_000_000),
+        description=order.description,
+        lines=order.lines,
+        metadata=order.metadata,
     )
+
+
+def _check_order(app: ChainContext, order: Order, unit: str, value: int) -> None:
+    """Refuse texts that cannot be shown, and lines that are not the whole amount."""
+    if issues := tuple(order.list_issues()):
+        raise validation_error_for(issues)
+    if order.lines and order.total != value:
+        total, amount = (_format_amount(app, unit, number) for number in (order.total, value))
+        raise validation_error("lines", f"add up to {total}, but amount is {amount}")
+
+
+def _format_amount(app: ChainContext, unit: str, value: int) -> str:
+    kind, _, name = unit.partition("/")
+    asset = CURRENCIES[name] if kind == "iso4217" else app.find_asset(name)
+    if asset is None:
+        return f"{value} minor units"
+    return f"{format_minor_units(value, asset.decimals)} {asset.symbol}"
 
 
 def _parse_amount(app: _Context, caller: Caller, new_payment: NewPayment) -> tuple[str, int]:

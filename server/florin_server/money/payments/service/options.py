@@ -30,6 +30,7 @@ from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import funding, relayer_funds, worth
 from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
 from florin_server.money.payments.service.price import find_price
+from florin_server.money.payments.service.ways import describe_obstacle
 from florin_server.money.payments.store import new_options, payments
 from florin_server.money.payouts.service.opening import list_openable, list_receiving_accounts
 from florin_server.money.settlement import service as gas_budgets
@@ -213,9 +214,8 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     accounts_by_payer: Mapping[str, str],
     context: _SearchContext,
 ) -> list[PaymentOption]:
-    failing = app.chains[rail.chain_id].describe_settlement_problem(app.clock.steady_us())
-    unfunded = "" if failing else await relayer_funds.describe_problem(app, rail)
-    if stalled := rail.nodes.stall_problem or failing or unfunded:
+    obstacle = describe_obstacle(app, rail)
+    if stalled := obstacle or await relayer_funds.describe_problem(app, rail):
         # its signature could lapse before the chain recovers
         _log.warning("chain %s is left out of options: %s", rail.chain_id, stalled)
         return []
