@@ -48,7 +48,11 @@ async def test_a_merchant_signs_in_creates_a_payment_and_refunds_it(desk, person
     assert "Test mode: no real money moves" in (await person.get("/console")).text
     form = {"merchant": tenant.merchant.id, "amount": "12.50", "unit": "iso4217/USD"}
     created = await person.fill(
-        "/console/payments/new", "/console/payments/new", **form, reference="order-7"
+        "/console/payments/new",
+        "/console/payments/new",
+        **form,
+        reference="order-7",
+        description="Two cups",
     )
     payment = created.location
     assert (created.status, payment.rpartition("/")[0]) == (303, place(tenant, "").rstrip("/"))
@@ -56,6 +60,7 @@ async def test_a_merchant_signs_in_creates_a_payment_and_refunds_it(desk, person
     page = (await person.get(payment)).text
     assert '<span class="word">Paid</span>' in page
     assert "12.50\u00a0USD" in page
+    assert "<dt>Description</dt><dd><bdi>Two cups</bdi></dd>" in page
     assert "A test payment was set to succeed" in page
     assert (await person.act(payment, f"{payment}/refund")).location == payment
     detail = await desk.ask("GET", f"/v1/payments/{payment.rpartition('/')[2]}", tenant.headers)

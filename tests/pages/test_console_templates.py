@@ -68,6 +68,8 @@ def filled(message, word: str):
     for field in message.DESCRIPTOR.fields:
         if field.message_type is not None and field.message_type.name == "Timestamp":
             getattr(message, field.name).seconds = NOW_US // 1_000_000
+        elif field.message_type is not None and field.message_type.GetOptions().map_entry:
+            getattr(message, field.name)[word] = word
         elif field.message_type is not None and field.is_repeated:
             for _ in range(2):
                 filled(getattr(message, field.name).add(), word)
@@ -93,7 +95,11 @@ def merchants(word: str) -> dict[str, dict]:
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
     payment = filled(merchant_pb2.PaymentDetail(), word)
     values = dict.fromkeys(
-        ("merchant", "amount", "unit", "reference", "minutes", "success_url", "error_url"), word
+        (
+            *("merchant", "amount", "unit", "reference", "description", "minutes"),
+            *("success_url", "error_url"),
+        ),
+        word,
     )
     own = filled(account_pb2.ListMerchantsResponse(), word)
     for row in listed.data:

@@ -172,6 +172,13 @@ class Formatter:
             amount.value, amount.display.decimals, amount.display.asset_symbol
         )
 
+    def line_amount(
+        self, payment: merchant_pb2.PaymentDetail, line: merchant_pb2.PaymentLine
+    ) -> str:
+        """Return the amount of a line of the order, which is in the payment's unit."""
+        display = payment.amount.display
+        return self._format_amount(line.amount, display.decimals, display.asset_symbol)
+
     def network(self, amount: money_pb2.Amount) -> str:
         """Return the name of a token's network, or its CAIP-2 id; empty for a currency."""
         if amount.display.HasField("network_name"):
