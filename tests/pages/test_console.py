@@ -474,6 +474,20 @@ async def test_the_operator_makes_a_key_and_revokes_it(desk, operator, person):
     assert (await operator.send(f"{path}/keys", again)).status == 200
 
 
+async def test_keys_are_listed_to_their_partner_without_secrets(desk, person):
+    owner, stranger = await desk.tenant(), await desk.tenant()
+    revoked, _ = await desk.key(owner.partner.id, scopes=("read",))
+    await desk.revoke(revoked)
+    live, _ = await desk.key(owner.partner.id, live=True)
+    await person.sign_in(owner.secret)
+    page = (await person.get("/console/keys")).text
+    assert owner.key_id in page
+    assert "you are signed in with it" in page
+    assert re.search(rf"{revoked}.*?Revoked", page, re.DOTALL)
+    for hidden in (owner.secret, live, stranger.key_id, stranger.secret[-12:]):
+        assert hidden not in page
+
+
 async def test_operator_pauses_and_resumes_executors(desk, operator):
     await operator.sign_in(token(desk))
     for action, word in (("pause", "Paused"), ("resume", "Active")):

@@ -124,7 +124,7 @@ async def pages(desk, browser) -> list[tuple[str, str]]:
     merchant = f"/console/merchants/{tenant.merchant.id}"
     own = (
         *("/console", "/console/payments?status=succeeded", "/console/payments/new"),
-        "/console/balances",
+        *("/console/balances", "/console/keys"),
     )
     searches = ("/console/search?q=12.50", "/console/search?q=no+such+order")
     none = "/console/payments?reference=no+such+order"

@@ -21,6 +21,8 @@ from florin.v1 import (
     webhook_pb2,
 )
 from florin_server.base.clock import TestClock
+from florin_server.domain.accounts.account import ApiKey
+from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.money.ledger.service.owed import MerchantBalance
 from florin_server.web import render
 from florin_server.web.console.charts import (
@@ -171,8 +173,16 @@ def merchants(word: str) -> dict[str, dict]:
     }
 
 
+def make_api_key(word: str) -> ApiKey:
+    scopes = frozenset({word})
+    return ApiKey(
+        word, ApiKeyKind.PARTNER, False, word, b"", word, scopes, None, NOW_US, None, word
+    )
+
+
 def _messages(word: str, listed: listing_pb2.ListPaymentsResponse) -> dict[str, dict]:
     return {
+        "merchant/keys": {"keys": [make_api_key(word), make_api_key(word)], "count": 3},
         "merchant/balances": {
             "balances": [MerchantBalance(word, word, 7), MerchantBalance(word, word, -7)],
             "names": {word: word},

@@ -53,6 +53,8 @@ _PILLS: Final[Mapping[str, Mapping[str, StatePill]]] = {
     },
     "verdict": {
         "exact": StatePill("Matches", "good", "check"),
+        "under way": StatePill("Under way", "info", "again"),
+        "not begun": StatePill("Not started", _PLAIN, "clock"),
         "unbooked": StatePill("Differs", "warn", "alert"),
         "missing": StatePill("Missing", "bad", "cross"),
         "not read": StatePill("Not read", "warn", "alert"),

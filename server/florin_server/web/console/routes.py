@@ -27,6 +27,7 @@ from florin_server.web.console.confirmation import Confirmer
 from florin_server.web.console.merchant import (
     balances,
     create,
+    keys,
     merchants,
     overview,
     payment,
@@ -77,6 +78,7 @@ _MERCHANT_READS: Mapping[str, PageHandler] = {
     payment.PATH: payment.show,
     merchants.PATH: merchants.show,
     merchants.MERCHANT_PATH: merchants.show_merchant,
+    keys.PATH: keys.show,
     webhooks.PATH: webhooks.show,
     webhooks.ENDPOINT_PATH: webhooks.show_endpoint,
 }
@@ -186,7 +188,10 @@ _MERCHANT_GROUPS = (
         ),
     ),
     NavGroup("Money", (NavLink(balances.PATH, "Balances", "book"),)),
-    NavGroup("Developers", (NavLink(webhooks.PATH, "Webhooks", "hook"),)),
+    NavGroup(
+        "Developers",
+        (NavLink(webhooks.PATH, "Webhooks", "hook"), NavLink(keys.PATH, "API keys", "key")),
+    ),
 )
 _OPERATOR_GROUPS = (
     NavGroup("", (NavLink(ROOT, "Status", "pulse"), NavLink(payments.PATH, "Payments", "list"))),

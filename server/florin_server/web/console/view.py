@@ -48,7 +48,7 @@ class _Context(ChainContext, StorageContext, Protocol):
 
 
 _TEXTS = get_translations("en", "site")
-_ENUMS: Final[Mapping[str, Any]] = {
+ENUMS: Final[Mapping[str, Any]] = {
     "payment": payment_pb2.PaymentStatus,
     "refund": refund_pb2.RefundStatus,
     "settlement": listing_pb2.SettlementStatus,
@@ -274,6 +274,12 @@ class Formatter:
         """Return a point in time as programs read it (RFC 3339)."""
         return format_timestamp(at)
 
+    def moment(self, at_us: int) -> Timestamp:
+        """Return a point in time from microseconds."""
+        at = Timestamp()
+        at.FromMicroseconds(at_us)
+        return at
+
     def second(self, at_s: int) -> str:
         """Return a point in time in UTC, from Unix seconds."""
         return _TEXTS.format_time(at_s)
@@ -304,7 +310,7 @@ class Formatter:
 
     def state(self, kind: str, number: int) -> str:
         """Return a value of an enum in words, such as "requires action"."""
-        name: str = _ENUMS[kind].Name(number)
+        name: str = ENUMS[kind].Name(number)
         return name.removeprefix(_PREFIXES[kind]).lower().replace("_", " ")
 
     def refunds(self, row: listing_pb2.PaymentRow) -> RefundSummary | None:
