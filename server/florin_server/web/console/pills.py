@@ -68,6 +68,7 @@ _PILLS: Final[Mapping[str, Mapping[str, StatePill]]] = {
     "merchant": {
         "active": StatePill("Active", "good", "check"),
         "inactive": StatePill("Inactive", _PLAIN, "pause"),
+        "suspended": StatePill("Suspended", "bad", "ban"),
     },
     "partner": {
         "active": StatePill("Active", "good", "check"),
