@@ -426,6 +426,8 @@ async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, opera
         assert (await operator.get(f"/console{path}")).status == 200, path
     listed = await operator.get(f"/console/payments?partner={tenant.partner.id}")
     assert payment_id in listed.text
+    chips = re.findall(r'<span class="chip on">(?:<bdi>)?([^<]+)', listed.text)
+    assert chips == [tenant.partner.name, "Test"]
     rows = re.search(r'data-rows="([^"]+)"', listed.text)
     assert rows is not None
     # of some partner, where none is selected
