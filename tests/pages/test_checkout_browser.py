@@ -414,11 +414,23 @@ async def test_without_a_script_it_does_all_that_matters(desk, browser):
         await expect(page.get_by_role("link", name="Return to Corner Café")).to_be_visible()
 
 
+async def test_details_and_refunds_of_a_payment_meet_the_guidelines_opened(desk, person):
+    path = await reach_state(desk, "refunded")
+    page = await person.open(desk.rest.base + path)
+    await page.get_by_text("Payment details").click()
+    await expect(page.get_by_text("Refunded on")).to_be_visible()
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme)
+        assert await list_violations(page) == [], scheme
+    assert await overflow(page) <= 0
+
+
 async def test_a_test_payment_is_clicked_through_and_back_to_the_shop(desk, person):
     created = await desk.rest.create({**ORDER, "checkout": URLS})
     page = await person.open(created["gatewayUrl"])
     await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
     await page.get_by_text("Test tools").click()
+    assert await list_violations(page) == []
     await page.get_by_role("button", name="Florin Devnet").click()
     await desk.wait_ended(created["paymentId"])
     await page.wait_for_url(SHOP)
@@ -439,6 +451,10 @@ async def test_the_languages_of_a_receipt_are_in_its_column(desk, browser, width
         await desk.wait_ended(payment_id)
         # in a tab of its own: the first one still follows its form, or reloads at the end
         page = await person.open(f"{desk.rest.base}/{payment_id}/receipt")
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme=scheme)
+            assert await list_violations(page) == [], scheme
+        assert await overflow(page) <= 0
         card = await page.locator("main .panel").first.bounding_box()
         first = await page.locator(".foot .i").first.bounding_box()
         last = await page.locator(".foot .by").bounding_box()

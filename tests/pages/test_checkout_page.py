@@ -357,7 +357,7 @@ async def test_page_shows_the_order_and_the_support_contact(desk):
     }
     answer = await desk.ask("POST", "/v1/payments", tenant.headers, {**ORDER, **order})
     page = (await desk.ask("GET", f"/{answer.body['paymentId']}")).text
-    rows = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page)
+    rows = re.findall(r"<dt>(.*?)</dt><dd><bdi>(.*?)</bdi></dd>", page)
     escaped = str(escape(HOSTILE_TEXT))
     assert [(get_text(f"<body>{name}"), amount) for name, amount in rows] == [
         (f"{escaped} 2 ×", "10.00\xa0USD"),

@@ -102,7 +102,9 @@ function facts(...rows) {
   const list = element("dl", "", "facts");
   list.append(...rows.map(([name, value]) => {
     const row = element("div", "");
-    row.append(element("dt", name), element("dd", value));
+    const text = element("dd", "");
+    text.append(element("bdi", value));
+    row.append(element("dt", name), text);
     return row;
   }));
   return list;
@@ -248,7 +250,7 @@ function card(option, known, first, take) {
   // the picture of the asset is in the list of what is accepted
   const listed = [...document.querySelectorAll(".offer")].find((item) => item instanceof HTMLElement && item.dataset.unit === option.amount.unit);
   const coin = listed?.querySelector(".coin")?.cloneNode(true) ?? element("span", assetSymbol.slice(0, 1), "tile soft");
-  label.append(input, coin, name, element("span", amount(option), "end"), element("span", costs(option, known).join(" · "), "sub"));
+  label.append(input, coin, name, element("bdi", amount(option), "end"), element("span", costs(option, known).join(" · "), "sub"));
   return label;
 }
 
