@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 
 import pytest
 import pytest_asyncio
@@ -13,6 +14,7 @@ from tests.support.service_harness import open_service
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAME = "site/site.css"
+STYLE = assets.compact_style((assets.FOLDER / NAME).read_bytes())
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -35,7 +37,24 @@ async def test_asset_file_is_cached_permanently(desk):
     assert (status, headers["Content-Type"]) == (200, "text/css; charset=utf-8")
     assert headers["Cache-Control"] == "public, max-age=31536000, immutable"
     assert headers["X-Content-Type-Options"] == "nosniff"
-    assert body == (assets.FOLDER / NAME).read_bytes()
+    assert body == STYLE
+
+
+async def test_styles_lose_comments_and_spaces_and_nothing_else():
+    style = b"""/* x */
+    @media (min-width: 30rem) { a :is(b, c)::before , d > e:hover { --x: 1px ;
+        content: ":"; margin: -1px auto; } }
+    """
+    assert assets.compact_style(style) == (
+        b"@media (min-width: 30rem){a :is(b,c)::before,d > e:hover{--x:1px;"
+        b'content:":";margin:-1px auto}}'
+    )
+    for file in assets.FOLDER.glob("*/*.css"):
+        compacted = assets.compact_style(file.read_bytes())
+        assert b"/*" not in compacted
+        without_comments = re.sub(rb"/\*.*?\*/", b"", file.read_bytes(), flags=re.DOTALL)
+        marks = [re.sub(rb"\s|;(?=\s*})", b"", text) for text in (without_comments, compacted)]
+        assert marks[0] == marks[1]
 
 
 @pytest.mark.parametrize(
@@ -46,7 +65,20 @@ async def test_asset_is_compressed_for_clients_that_accept_gzip(desk, accept, pa
     _, headers, body = await fetched(desk, assets.get_asset_url(NAME), accept)
     assert headers["Vary"].lower() == "accept-encoding"
     assert (headers.get("Content-Encoding") == "gzip") is packed
-    assert (gzip.decompress(body) if packed else body) == (assets.FOLDER / NAME).read_bytes()
+    assert (gzip.decompress(body) if packed else body) == STYLE
+
+
+async def test_font_is_served_from_this_host_with_its_license_in_the_package(desk):
+    url = assets.get_asset_url("site/inter.woff2")
+    status, headers, body = await fetched(desk, url, "gzip")
+    assert (status, headers["Content-Type"]) == (200, "font/woff2")
+    # the format is compressed already
+    assert "Content-Encoding" not in headers
+    assert body == (assets.FOLDER / "site/inter.woff2").read_bytes()
+    _, _, style = await fetched(desk, assets.get_asset_url(NAME))
+    assert b'url("inter.woff2")' in style
+    license_text = (assets.FOLDER / "site/inter.LICENSE.txt").read_text()
+    assert "SIL OPEN FONT LICENSE Version 1.1" in license_text
 
 
 async def test_asset_url_of_another_release_serves_the_current_file(desk):

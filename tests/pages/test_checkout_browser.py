@@ -12,6 +12,7 @@ from playwright.async_api import Page, Response, expect
 
 from tests.support.browser import list_violations, open_visitor
 from tests.support.checkout_states import STATES, URLS, reach_state
+from tests.support.injected_wallets import NAME, InjectedEvmWallet
 from tests.support.service import wait_open_responses
 from tests.support.service_harness import ORDER, open_service
 from tests.support.wallet import EvmTestWallet
@@ -92,6 +93,7 @@ async def test_it_speaks_every_language(desk, browser, language):
             # sides are those of the direction of writing
             box = await page.locator(".initial").bounding_box()
             assert box["x"] > 160
+        await page.get_by_role("button", name=LANGUAGES[language]).click()
         await page.get_by_role("link", name="English").click()
         await expect(root).to_have_attribute("lang", "en")
 
@@ -120,10 +122,10 @@ async def test_status_change_is_shown_without_a_reload(desk, person):
     page = await person.open(desk.rest.base + path)
     await wait_open_responses(desk.service, 1)
     await desk.rest.simulate(path[1:], "stall")
-    await expect(page.get_by_role("heading", name="Your payment is on its way")).to_be_visible()
-    await expect(page.get_by_role("heading", name="Pay in this browser")).to_be_hidden()
+    await expect(page.get_by_role("heading", name="Confirming your payment")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Choose how to pay")).to_be_hidden()
     await desk.rest.simulate(path[1:], "succeeded")
-    await expect(page.get_by_role("heading", name="Receipt")).to_be_visible()
+    await expect(page.get_by_role("heading", name="Paid", exact=True)).to_be_visible()
 
 
 async def test_it_asks_where_there_is_no_stream(desk, person):
@@ -163,13 +165,7 @@ async def test_time_left_follows_the_server_clock(desk, person):
     await expect(page.locator("#note")).to_have_text("You have one minute left to pay.")
 
 
-@pytest.mark.parametrize(
-    ("outcome", "url"),
-    [
-        ("succeeded", "successUrl"),
-        *((item, "errorUrl") for item in ("failed", "expired", "cancelled")),
-    ],
-)
+@pytest.mark.parametrize(("outcome", "url"), [("succeeded", "successUrl"), ("failed", "errorUrl")])
 async def test_buyers_go_back_after_three_seconds(desk, person, outcome, url):
     path = await reach_state(desk, outcome, checkout=URLS)
     page = await person.tab()
@@ -177,12 +173,29 @@ async def test_buyers_go_back_after_three_seconds(desk, person, outcome, url):
     await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
     await page.goto(desk.rest.base + path)
     await expect(page.locator("#count")).to_have_text(re.compile("in .3 seconds"))
+    # screen readers hear it once: the numbers that follow are hidden from them
+    announced = page.locator("#said")
+    await expect(announced).to_have_role("status")
+    await expect(announced).to_have_text(re.compile("Returning to .Corner Café. in .3 seconds"))
+    await expect(page.locator("#count")).to_have_attribute("aria-hidden", "true")
     await page.clock.run_for(2_900)
     await expect(page.locator("#count")).to_have_text(re.compile("in .1 second.$"))
     await page.clock.run_for(200)
     await page.wait_for_url(SHOP)
     joint = "&" if "?" in URLS[url] else "?"
     assert page.url == f"{URLS[url]}{joint}payment_id={path[1:]}"
+
+
+@pytest.mark.parametrize("outcome", ["expired", "cancelled"])
+async def test_expired_and_cancelled_pages_never_count_down(desk, person, outcome):
+    path = await reach_state(desk, outcome, checkout=URLS)
+    page = await person.tab()
+    await standing(page)
+    await page.goto(desk.rest.base + path)
+    await expect(page.get_by_role("link", name="Return to Corner Café")).to_be_visible()
+    await page.clock.run_for(60_000)
+    await expect(page.locator("#away")).to_be_hidden()
+    assert page.url.endswith(path)
 
 
 async def with_money_under_way(desk, end: str) -> str:
@@ -214,11 +227,11 @@ async def test_a_page_waits_for_a_tap_while_money_may_be_on_its_way(desk, person
     await standing(page)
     await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
     await page.goto(desk.rest.base + path)
-    await expect(page.get_by_role("link", name="Back to Corner Café")).to_be_visible()
+    await expect(page.get_by_role("link", name="Return to Corner Café")).to_be_visible()
     await page.clock.run_for(60_000)
     await expect(page.locator("#away")).to_be_hidden()
     assert page.url.endswith(path)
-    await page.get_by_role("link", name="Back to Corner Café").click()
+    await page.get_by_role("link", name="Return to Corner Café").click()
     await page.wait_for_url(SHOP)
     assert page.url == f"{URLS['errorUrl']}?payment_id={path[1:]}"
 
@@ -241,12 +254,12 @@ async def test_buyers_may_stay_and_are_not_sent_on_again(desk, person):
     await standing(page)
     await page.goto(desk.rest.base + path)
     await page.get_by_role("button", name="Stay on this page").click()
-    await expect(page.get_by_role("link", name="Continue now")).to_be_focused()
+    await expect(page.get_by_role("link", name="Return to Corner Café")).to_be_focused()
     await page.clock.run_for(10_000)
     assert page.url.endswith(path)
     await page.reload()
     await expect(page.locator("#away")).to_be_hidden()
-    await expect(page.get_by_role("link", name="Back to Corner Café")).to_be_visible()
+    await expect(page.get_by_role("link", name="Return to Corner Café")).to_be_visible()
 
 
 @pytest.mark.parametrize(
@@ -271,18 +284,119 @@ async def test_embedding_app_receives_the_outcome_once(desk, person, outcome, me
 
 
 async def test_the_keyboard_alone_is_enough(desk, person):
-    page = await person.open(desk.rest.base + await reach_state(desk, "requires_action"))
-    reachable = []
-    for _ in range(6):
-        await page.keyboard.press("Tab")
+    """From the first key to the end of the payment; every stop is visible."""
+    purse = InjectedEvmWallet(desk.chain)
+    path = await reach_state(desk, "requires_action")
+    page = await person.tab()
+    await purse.put_into(page)
+    await page.goto(desk.rest.base + path)
+
+    async def move(*keys: str) -> str:
+        for key in keys:
+            await page.keyboard.press(key)
         focused = page.locator(":focus")
-        reachable.append(await focused.inner_text())
-        assert await focused.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
-    wallets = ["MetaMask", "Trust Wallet", "Phantom", "Solflare"]
-    assert reachable == ["Connect a wallet", *wallets, "Copy link"]
+        assert (
+            await focused.evaluate("""item => {
+            const shown = item.type === "radio" ? item.closest("label") : item;
+            return getComputedStyle(shown).outlineStyle;
+        }""")
+            == "solid"
+        )
+        return " ".join((await focused.inner_text()).split())
+
+    reachable = [await move("Tab") for _ in range(5)]
+    assert reachable == [
+        "Connect a wallet",
+        "Wallet on another device Scan a code with your phone",
+        "Copy link",
+        "English",
+        "Test tools",
+    ]
     await page.get_by_role("button", name="Connect a wallet").focus()
     await page.keyboard.press("Enter")
     await expect(page.locator("#step")).to_be_focused()
+    assert NAME in await move("Tab")
+    await page.keyboard.press("Enter")
+    await expect(page.locator(".option")).to_have_count(1)
+    # the wallet, the option, and the button
+    for _ in range(12):
+        if (await move("Tab")).startswith("Pay "):
+            break
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("heading", name="Paid", exact=True)).to_be_visible()
+
+
+PHONE = {"width": 390, "height": 844}
+
+
+@pytest.mark.parametrize("language", ["en", "ar", "de"])
+async def test_a_phone_shows_what_to_whom_and_the_button_without_scrolling(desk, browser, language):
+    path = await reach_state(desk, "requires_action")
+    options = {"viewport": PHONE, "is_mobile": True, "has_touch": True, "locale": language}
+    async with open_visitor(browser, **options) as person:
+        page = await person.open(desk.rest.base + path)
+        app = page.locator(".apps .primary")
+        for part in (page.locator(".name"), page.locator(".amount"), app):
+            box = await part.bounding_box()
+            assert box["y"] + box["height"] <= PHONE["height"]
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= PHONE["width"]
+        # the code is for other devices, and closed here
+        await expect(page.locator(".qr svg")).to_be_hidden()
+        await page.locator("#code summary").click()
+        await expect(page.locator(".qr svg")).to_be_visible()
+        assert await list_violations(page) == []
+
+
+async def test_a_desktop_shows_the_code_without_scrolling_and_no_links_to_apps(desk, browser):
+    path = await reach_state(desk, "requires_action")
+    size = {"width": 1280, "height": 720}
+    async with open_visitor(browser, viewport=size) as person:
+        page = await person.open(desk.rest.base + path)
+        box = await page.locator(".qr svg").bounding_box()
+        assert box["y"] + box["height"] <= size["height"]
+        await expect(page.locator(".apps")).to_be_hidden()
+        # two columns: the order, and beside it the payment
+        order, pay = [
+            await page.locator(place).bounding_box()
+            for place in (".split > .head", ".split > .pay")
+        ]
+        assert order["x"] + order["width"] <= pay["x"]
+        assert await list_violations(page) == []
+
+
+async def test_what_is_accepted_is_listed_before_a_wallet_is_connected(desk, person):
+    page = await person.open(desk.rest.base + await reach_state(desk, "requires_action"))
+    (row,) = (
+        await page.get_by_role("list", name="Accepted for this payment")
+        .get_by_role("listitem")
+        .all_inner_texts()
+    )
+    for fact in ("tUSD", "Florin Devnet", "12.50", "No network fee", "about 1 second"):
+        assert fact in row
+
+
+async def test_processing_page_says_that_nothing_could_be_sent_yet(desk, person):
+    path = await reach_state(desk, "processing")
+    page = await person.tab()
+    state = {
+        "status": "processing",
+        "isFinal": False,
+        "expiresAt": desk.now + 100,
+        "pollInMs": 1000,
+        "isDelayed": True,
+        "confirmations": {"seen": 0, "needed": 12},
+    }
+    await page.route("**/state", lambda route: route.fulfill(json=state))
+    await page.goto(desk.rest.base + path)
+    delayed = page.locator("#delayed")
+    await expect(delayed).to_contain_text("Nothing was sent yet")
+    await expect(delayed).to_have_role("status")
+    assert await list_violations(page) == []
+    state |= {"isDelayed": False, "confirmations": {"seen": 5, "needed": 12}}
+    await expect(delayed).to_be_hidden()
+    meter = page.get_by_role("progressbar", name=re.compile("Confirmations: .5. of .12."))
+    await expect(meter).to_have_js_property("value", 5)
 
 
 async def test_without_a_script_it_does_all_that_matters(desk, browser):
@@ -294,14 +408,29 @@ async def test_without_a_script_it_does_all_that_matters(desk, browser):
         await expect(page.locator("#left")).to_contain_text("Pay until")
         await desk.rest.simulate(path[1:], "succeeded")
         await page.get_by_role("link", name="Check the status again").click()
-        await expect(page.get_by_role("heading", name="Receipt")).to_be_visible()
-        await expect(page.get_by_role("link", name="Back to Corner Café")).to_be_visible()
+        await expect(page.get_by_role("heading", name="Paid", exact=True)).to_be_visible()
+        await page.get_by_text("Payment details").click()
+        await expect(page.get_by_text(path[1:])).to_be_visible()
+        await expect(page.get_by_role("link", name="Return to Corner Café")).to_be_visible()
+
+
+async def test_details_and_refunds_of_a_payment_meet_the_guidelines_opened(desk, person):
+    path = await reach_state(desk, "refunded")
+    page = await person.open(desk.rest.base + path)
+    await page.get_by_text("Payment details").click()
+    await expect(page.get_by_text("Refunded on")).to_be_visible()
+    for scheme in ("light", "dark"):
+        await page.emulate_media(color_scheme=scheme)
+        assert await list_violations(page) == [], scheme
+    assert await overflow(page) <= 0
 
 
 async def test_a_test_payment_is_clicked_through_and_back_to_the_shop(desk, person):
     created = await desk.rest.create({**ORDER, "checkout": URLS})
     page = await person.open(created["gatewayUrl"])
     await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
+    await page.get_by_text("Test tools").click()
+    assert await list_violations(page) == []
     await page.get_by_role("button", name="Florin Devnet").click()
     await desk.wait_ended(created["paymentId"])
     await page.wait_for_url(SHOP)
@@ -317,11 +446,17 @@ async def test_the_languages_of_a_receipt_are_in_its_column(desk, browser, width
     payment_id = (await desk.rest.create(ORDER))["paymentId"]
     async with open_visitor(browser, viewport={"width": width, "height": 800}) as person:
         page = await person.open(f"{desk.rest.base}/{payment_id}")
+        await page.get_by_text("Test tools").click()
         await page.get_by_role("button", name="Florin Devnet").click()
         await desk.wait_ended(payment_id)
         # in a tab of its own: the first one still follows its form, or reloads at the end
         page = await person.open(f"{desk.rest.base}/{payment_id}/receipt")
-        card = await page.locator("main .card").first.bounding_box()
-        links = await page.locator(".languages").bounding_box()
-        assert links["x"] == card["x"]
-        assert links["x"] + links["width"] <= card["x"] + card["width"]
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme=scheme)
+            assert await list_violations(page) == [], scheme
+        assert await overflow(page) <= 0
+        card = await page.locator("main .panel").first.bounding_box()
+        first = await page.locator(".foot .i").first.bounding_box()
+        last = await page.locator(".foot .by").bounding_box()
+        assert card["x"] <= first["x"] <= card["x"] + 16
+        assert last["x"] + last["width"] <= card["x"] + card["width"]

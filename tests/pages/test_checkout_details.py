@@ -42,8 +42,8 @@ async def open_details_prompt(
     await page.goto(f"{desk.rest.base}/{payment_id}{look}")
     await page.locator("#choose").click()
     await page.get_by_role("button", name=NAME).click()
-    await page.locator(".choice .main-action").first.click()
-    await expect(page.locator("#wallets a.main-action")).to_be_visible()
+    await page.locator(".paybar .primary").first.click()
+    await expect(page.locator("#wallets a.primary")).to_be_visible()
     return payment_id, page
 
 
@@ -51,7 +51,7 @@ async def test_checkout_continues_automatically_once_the_form_is_sent(desk, pers
     purse = InjectedEvmWallet(desk.chain)
     payment_id, page = await open_details_prompt(desk, person, purse)
     # the link to the form is the only highlighted button
-    assert await page.locator("#wallets .main-action").all_inner_texts() == ["Enter your details"]
+    assert await page.locator("#wallets .primary").all_inner_texts() == ["Enter your details"]
     done = page.get_by_role("button", name="I have entered my details")
     await done.click()
     await expect(page.locator("#step")).to_contain_text("have not arrived yet")
@@ -83,7 +83,7 @@ async def test_no_sentence_of_the_api_reaches_a_buyer(desk, person, language):
     raw = re.compile("IC data|required|params_validation|Validation")
     step = page.locator("#step")
     before = await step.inner_text()
-    await page.locator("#wallets button:not(.main-action)").first.click()
+    await page.locator("#wallets button:not(.primary)").first.click()
     await expect(step).not_to_have_text(before)
     assert not raw.search(await step.inner_text())
     # the texts of a service's refusal are not repeated either
@@ -93,7 +93,7 @@ async def test_no_sentence_of_the_api_reaches_a_buyer(desk, person, language):
         lambda route: route.fulfill(status=400, body=body, content_type="application/json"),
     )
     missing = await step.inner_text()
-    await page.locator("#wallets button:not(.main-action)").first.click()
+    await page.locator("#wallets button:not(.primary)").first.click()
     await expect(step).not_to_have_text(missing)
     assert not raw.search(await step.inner_text())
     output = "Failed to load resource"

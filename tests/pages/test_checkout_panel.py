@@ -97,7 +97,7 @@ async def test_ended_test_payment_has_no_panel(desk):
     status, _, text = await pressed(desk, payment_id, "outcome=failed")
     assert status == 404
     assert "payment_not_found" in text
-    assert "Test mode" not in (await desk.ask("GET", f"/{payment_id}")).text
+    assert "Test tools" not in (await desk.ask("GET", f"/{payment_id}")).text
 
 
 async def test_live_payments_have_none_of_it(desk):
@@ -105,7 +105,7 @@ async def test_live_payments_have_none_of_it(desk):
     live = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
     payment_id = live["paymentId"]
     page = (await desk.ask("GET", f"/{payment_id}")).text
-    assert not re.search("Test mode|<form|panel", page)
+    assert not re.search("Test tools|<form|drawer", page)
     before = desk.now
     for form in ("outcome=succeeded", f"pay={EVM}", "seconds=3600"):
         assert (await pressed(desk, payment_id, form))[0] == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from typing import Any
 
@@ -81,7 +82,7 @@ async def offered(desk, person, purse, amount: dict[str, Any] = USD) -> tuple[st
     """Return a payment and its page, which shows the options of the wallet's account."""
     payment_id, page = await met(desk, person, purse, amount)
     await page.get_by_role("button", name=NAME).click()
-    await expect(page.locator("#step")).to_have_text("What do you want to pay with?")
+    await expect(page.locator("#step")).to_have_text("Choose what to pay with")
     return payment_id, page
 
 
@@ -97,9 +98,9 @@ async def paid(desk, page: Page, payment_id: str) -> None:
 @pytest.mark.parametrize(
     ("amount", "expected_texts", "expected_methods"),
     [
-        (USD, ["12.50 tUSD", "No network fee for you"], ["eth_signTypedData_v4"]),
+        (USD, ["12.50 tUSD", "No network fee"], ["eth_signTypedData_v4"]),
         (EUR, ["9.90 tEUR", "asks twice"], ["eth_sendTransaction", "eth_signTypedData_v4"]),
-        (GBP, ["0.002", "Plus a network fee"], ["eth_sendTransaction"]),
+        (GBP, ["0.002", "shows the network fee"], ["eth_sendTransaction"]),
     ],
     ids=["eip3009", "permit2", "coin"],
 )
@@ -108,8 +109,8 @@ async def test_a_wallet_pays_with_each_kind_of_option(
 ):
     purse = InjectedEvmWallet(desk.chain)
     payment_id, page = await offered(desk, person, purse, amount)
-    (choice,) = await page.locator(".choice").all_inner_texts()
-    for text in (*expected_texts, "You have", "Florin Devnet"):
+    (choice,) = await page.locator(".option").all_inner_texts()
+    for text in (*expected_texts, "Balance", "Florin Devnet"):
         assert text in choice.replace("\u2068", "").replace("\u2069", "")
     assert await list_violations(page) == []
     purse.methods.clear()
@@ -169,7 +170,7 @@ async def test_account_with_an_uncheckable_signature_is_offered_transactions(des
     purse = InjectedContractWallet(desk.chain, ContractAccountSigner(address, sign_by_passkey))
     purse.refuses["eth_sendTransaction"] = (4001, "User rejected")
     _, page = await offered(desk, person, purse)
-    assert "network fee" in await page.locator(".choice").inner_text()
+    assert "network fee" in (await page.locator(".option").first.inner_text()).lower()
     await pay(page).click()
     await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
     assert "eth_sendTransaction" in purse.methods
@@ -203,6 +204,35 @@ async def test_rejected_transaction_is_not_requested_again_automatically(desk, p
     assert purse.methods.count("eth_sendTransaction") == 1
     assert "eth_signTypedData_v4" not in purse.methods
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+
+
+async def test_page_is_locked_while_the_wallet_is_asked_and_cancel_drops_its_answer(desk, person):
+    purse = InjectedEvmWallet(desk.chain, released=asyncio.Event())
+    payment_id, page = await offered(desk, person, purse)
+    await pay(page).click()
+    step = page.locator("#step")
+    await expect(step).to_contain_text(re.compile(f"Confirm in .{NAME}"))
+    await expect(step).to_have_role("status")
+    prompt = page.locator("#here")
+    await expect(prompt).to_contain_text("You pay")
+    await expect(prompt).to_contain_text("12.50 tUSD")
+    await expect(prompt).to_contain_text("Florin Devnet")
+    # nothing else can be pressed
+    assert await prompt.get_by_role("button").all_inner_texts() == ["Cancel"]
+    assert await list_violations(page) == []
+    confirms: list[str] = []
+    page.on("request", lambda request: confirms.append(request.url.rpartition("/")[2]))
+    await page.get_by_role("button", name="Cancel").click()
+    await expect(pay(page)).to_be_visible()
+    purse.released.set()
+    # the page has the signature before it answers this
+    await page.evaluate("() => new Promise((done) => setTimeout(done, 200))")
+    assert purse.methods.count("eth_signTypedData_v4") == 1
+    assert "confirm" not in confirms
+    assert (await desk.rest.status(payment_id))["status"] == "requires_action"
+    await pay(page).click()
+    await paid(desk, page, payment_id)
+    assert confirms.count("confirm") == 1
 
 
 async def test_buyer_that_declines_may_try_again(desk, person):
@@ -250,7 +280,7 @@ async def test_wallet_on_another_chain_is_prompted_to_switch(desk, person):
     purse = InjectedEvmWallet(desk.chain, number=1)
     payment_id, page = await offered(desk, person, purse)
     # it reports no balance on a chain that it is not on
-    assert "You have" not in await page.locator(".choice").inner_text()
+    assert "Balance" not in await page.locator(".option").inner_text()
     purse.refuses["wallet_switchEthereumChain"] = (4200, "Unsupported method")
     await pay(page).click()
     await expect(page.locator("#step")).to_contain_text("uses a different network")
@@ -377,12 +407,12 @@ async def test_a_wallet_that_has_another_account_by_now_signs_nothing(desk, pers
 async def test_wallet_that_changes_its_account_gets_options_of_the_new_account(desk, person):
     purse = InjectedEvmWallet(desk.chain)
     _, page = await offered(desk, person, purse)
-    before = await page.locator(".choice").inner_text()
+    before = await page.locator(".account").inner_text()
     purse.wallet = EvmTestWallet()
     await page.evaluate("() => window.purseChanged()")
     await expect(page.locator("#step")).to_contain_text("uses a different account")
     await expect(pay(page)).to_be_visible()
-    assert await page.locator(".choice").inner_text() != before
+    assert await page.locator(".account").inner_text() != before
 
 
 async def test_a_wallet_that_lies_about_its_account_pays_nothing(desk, person):
@@ -427,12 +457,33 @@ async def test_signature_is_reused_after_a_lost_connection(desk, person):
     assert purse.methods.count("eth_signTypedData_v4") == 1
 
 
+# a wallet that answers nothing, by EIP-6963
+ANNOUNCE = """(name) => {
+  const provider = {request: () => new Promise(() => {})};
+  const detail = {info: {name, icon: ""}, provider};
+  addEventListener("eip6963:requestProvider", () =>
+    dispatchEvent(new CustomEvent("eip6963:announceProvider", {detail})));
+}"""
+
+
 async def test_without_a_wallet_there_are_other_ways(desk, person):
     payment_id = (await desk.rest.create({"amount": USD, "referenceId": "bare"}))["paymentId"]
     page = await person.open(f"{desk.rest.base}/{payment_id}")
     await page.get_by_role("button", name="Connect a wallet").click()
     await expect(page.locator("#step")).to_contain_text("This browser has no wallet")
     assert await list_violations(page) == []
+    assert await page.get_by_role("link", name=re.compile("^Get ")).all_inner_texts() == [
+        "Get MetaMask",
+        "Get Phantom",
+        "Get Rabby",
+    ]
+    # a wallet that is installed or unlocked meanwhile is found without a reload
+    await page.evaluate(ANNOUNCE, NAME)
+    await page.get_by_role("button", name="Look again").click()
+    await expect(page.get_by_role("button", name=NAME)).to_be_visible()
+    await page.get_by_role("button", name="Other ways to pay").click()
+    await expect(page.get_by_role("button", name="Connect a wallet")).to_be_focused()
+    await expect(page.locator(".qr svg")).to_be_visible()
 
 
 async def test_hostile_wallet_text_is_shown_as_text(desk, person):
@@ -452,7 +503,7 @@ async def test_hostile_wallet_text_is_shown_as_text(desk, person):
 async def test_the_pages_app_can_pay_and_not_call_off(desk):
     payment_id = (await desk.rest.create({"amount": USD, "referenceId": "own"}))["paymentId"]
     page = await desk.ask("GET", f"/{payment_id}")
-    (app_id,) = re.findall(r'"appId": "(\w+)"', page.text)
+    (app_id,) = re.findall(r'"appId":"(\w+)"', page.text)
     headers = {"App-Id": app_id, "Client-Id": "anybody"}
     path = f"/v1/gateway/payment/{payment_id}"
     answer = await desk.ask(

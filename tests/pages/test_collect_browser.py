@@ -190,8 +190,10 @@ async def test_it_works_without_a_script(browser, desk):
         page = await buyer.open(url)
         await page.get_by_role("button", name="Continue").click()
         await expect(page.get_by_role("heading", name="Some entries are missing")).to_be_visible()
+        await page.locator(".tongues summary").click()
         await page.get_by_role("button", name="Deutsch").click()
         await expect(page.get_by_role("heading", name="Ihre Angaben")).to_be_visible()
+        await page.locator(".tongues summary").click()
         await page.get_by_role("button", name="English").click()
         await fill(page)
         await page.get_by_role("button", name="Continue").click()
@@ -302,7 +304,7 @@ async def test_everybody_can_use_it_in_every_look(browser, desk, look):
             ".filter(([, box]) => box.height < 24 || box.width < 24).map(([name]) => name)"
         )
         assert small == []
-        await page.locator(".main-action").click()
+        await page.locator(".primary").click()
         await expect(page.locator("#faults")).to_be_focused()
         assert await list_violations(page) == []
         assert await fits(page)

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import re
+from dataclasses import replace
 from html import unescape
 from typing import Any
 from urllib.parse import urlencode
@@ -13,6 +14,7 @@ from urllib.parse import urlencode
 import pytest
 import pytest_asyncio
 from florin_server.settings import LimitSettings
+from florin_server.web.capture import page
 from florin_server.web.language import get_translations
 
 from tests.support.capture import DATA, FORM, get_path, get_query, submit_form
@@ -99,6 +101,31 @@ async def test_it_asks_for_everything_by_its_name(desk):
     assert "Corner Café needs to know who is paying." in get_text(answer.text)
     assert "Test payment" in get_text(answer.text)
     assert message_of(answer.text) is None
+
+
+@pytest.mark.parametrize(
+    ("days", "language", "kept"),
+    [
+        (1825, "en", "deleted after 5 years."),
+        (365, "de", "nach 1 Jahr gelöscht."),
+        (730, "ar", "بعد سنتين."),
+        (30, "en", "deleted after 30 days."),
+        (366, "en", "deleted after 366 days."),
+    ],
+)
+async def test_form_says_in_years_or_days_when_the_data_is_deleted(days, language, kept):
+    view = page.CaptureFormView("T", None, "t", live=True, days=days, today="2027-01-01")
+    shown = page.render_form(view, page.PageAppearance(language)).body.decode()
+    assert kept in shown
+
+
+async def test_form_links_to_the_terms_if_there_is_a_page_of_them():
+    view = page.CaptureFormView("T", None, "t", live=True, days=1, today="2027-01-01")
+    assert "Read the terms" not in page.render_form(view, page.PageAppearance()).body.decode()
+    view = replace(view, terms_url="https://shop.example/terms?a=1&b=2")
+    shown = page.render_form(view, page.PageAppearance()).body.decode()
+    link = 'href="https://shop.example/terms?a=1&amp;b=2" target="_blank" rel="noopener noreferrer"'
+    assert f"<a {link}>Read the terms</a>" in shown
 
 
 async def test_browser_submits_the_form_and_the_wallet_is_notified(desk):

@@ -45,22 +45,27 @@ async def test_a_merchant_signs_in_creates_a_payment_and_refunds_it(desk, person
     tenant = await desk.tenant()
     assert (await person.get("/console")).location == "/console/login?back=%2Fconsole"
     assert (await person.sign_in(tenant.secret)).location == "/console"
-    assert "Test mode" in (await person.get("/console")).text
+    assert "Test mode: no real money moves" in (await person.get("/console")).text
     form = {"merchant": tenant.merchant.id, "amount": "12.50", "unit": "iso4217/USD"}
     created = await person.fill(
-        "/console/payments/new", "/console/payments/new", **form, reference="order-7"
+        "/console/payments/new",
+        "/console/payments/new",
+        **form,
+        reference="order-7",
+        description="Two cups",
     )
     payment = created.location
     assert (created.status, payment.rpartition("/")[0]) == (303, place(tenant, "").rstrip("/"))
     await person.fill(payment, f"{payment}/simulate", outcome="succeeded")
     page = (await person.get(payment)).text
-    assert "succeeded" in page
+    assert '<span class="word">Paid</span>' in page
     assert "12.50\u00a0USD" in page
-    assert "a test payment was set to succeed" in page
-    assert (await person.fill(payment, f"{payment}/refund")).location == payment
+    assert "<dt>Description</dt><dd><bdi>Two cups</bdi></dd>" in page
+    assert "A test payment was set to succeed" in page
+    assert (await person.act(payment, f"{payment}/refund")).location == payment
     detail = await desk.ask("GET", f"/v1/payments/{payment.rpartition('/')[2]}", tenant.headers)
     assert detail.body["refund"]["status"] == "succeeded"
-    assert "refund requested" in (await person.get(payment)).text
+    assert "Refund requested" in (await person.get(payment)).text
 
 
 async def test_repeated_create_form_creates_a_single_payment(desk, person):
@@ -220,7 +225,7 @@ async def test_read_only_key_is_refused_changes(desk, person):
     _, secret = await desk.key(tenant.partner.id, scopes=("read",))
     await person.sign_in(secret)
     payment = place(tenant, await paid(desk, tenant))
-    result = await person.fill(payment, f"{payment}/refund")
+    result = await person.act(payment, f"{payment}/refund")
     assert result.status == 403
     assert "your sign-in does not allow this" in result.text
     # by which the log is searched
@@ -275,8 +280,14 @@ async def test_console_shows_live_or_test_mode(desk, person, bare):
     other = ConsoleUser(bare, desk.rest.base)
     await person.sign_in(live.secret)
     await other.sign_in(test.secret)
-    assert "Live: real money moves" in (await person.get("/console")).text
-    assert "Test mode: no real money moves" in (await other.get("/console")).text
+    assert (
+        'Live<span class="visually-hidden">: real money moves'
+        in (await person.get("/console")).text
+    )
+    assert (
+        'Test<span class="visually-hidden"> mode: no real money moves'
+        in (await other.get("/console")).text
+    )
 
 
 async def test_every_text_is_a_text(desk, person):
@@ -318,8 +329,12 @@ async def test_the_overview_has_every_currency(desk, person):
     await person.sign_in(tenant.secret)
     page = (await person.get("/console")).text
     assert "Volume in USD" in page
-    assert "Volume in EUR" in page
-    totals = page.partition("<h2>Totals</h2>")[2]
+    switch = dict(re.findall(r'href="(/console\?days=7&amp;unit=[^"]+)"[^>]*>(\w+)<', page))
+    assert list(switch.values()) == ["USD", "EUR"]
+    euros = (await person.get(list(switch)[1].replace("&amp;", "&"))).text
+    assert "Volume in EUR" in euros
+    assert "1,250.00\u00a0EUR" in euros.partition("Show figures")[2].partition("</table>")[0]
+    totals = page.partition('<h2 id="totals">Totals</h2>')[2]
     rows = re.findall(r"<bdi>(.+?)</bdi></td><td.*?>(\d+)</td><td.*?>(.+?)</td>", totals)
     assert rows == [("USD", "2", "19.50\u00a0USD"), ("EUR", "1", "1,250.00\u00a0EUR")]
 
@@ -332,7 +347,9 @@ async def test_a_list_has_every_filter_of_the_api(desk, person):
     await person.sign_in(tenant.secret)
 
     async def count(query: str) -> int:
-        return (await person.get(f"/console/payments?{query}")).text.count("<tr data-id=")
+        return (await person.get(f"/console/payments?{query}")).text.count(
+            '<tr class="go" data-id='
+        )
 
     assert await count("") == 4
     assert await count("status=succeeded") == 3
@@ -342,6 +359,12 @@ async def test_a_list_has_every_filter_of_the_api(desk, person):
     assert await count("from=2000-01-01T00:00&sort=amount&dir=asc") == 4
     assert await count(f"merchant={tenant.merchant.id}") == 4
     assert await count("network=eip155:1") == 0
+    for query in ("", "status=succeeded"):
+        page = (await person.get(f"/console/payments?{query}")).text
+        tabs = re.findall(r"(\w[\w ]*)<small class=\"num\">(\d+)</small>", page)
+        assert tabs == [("All", "4"), ("Paid", "3"), ("Open", "1"), ("Not paid", "0")]
+    page = (await person.get("/console/payments?reference=order-2")).text
+    assert 'Paid<small class="num">1</small>' in page
     for bad in ("status=x", "from=x", "sort=x", "reference=ab", "cursor=x", "dir=up"):
         result = await person.get(f"/console/payments?{bad}")
         assert (result.status, 'role="alert"' in result.text) == (400, True), bad
@@ -352,7 +375,7 @@ async def test_rows_report_the_current_payment_status(desk, person):
     payment_id = await paid(desk, tenant)
     await person.sign_in(tenant.secret)
     result = json.loads((await person.get("/console/payments/rows?")).text)
-    assert result == [{"id": payment_id, "status": "succeeded", "badgeClass": "good"}]
+    assert result == [{"id": payment_id, "status": "Paid"}]
 
 
 @pytest.mark.parametrize(
@@ -403,6 +426,8 @@ async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, opera
         assert (await operator.get(f"/console{path}")).status == 200, path
     listed = await operator.get(f"/console/payments?partner={tenant.partner.id}")
     assert payment_id in listed.text
+    chips = re.findall(r'<span class="chip on">(?:<bdi>)?([^<]+)', listed.text)
+    assert chips == [tenant.partner.name, "Test"]
     rows = re.search(r'data-rows="([^"]+)"', listed.text)
     assert rows is not None
     # of some partner, where none is selected
@@ -411,9 +436,9 @@ async def test_the_operator_sees_everything_on_a_listener_of_its_own(desk, opera
     assert (await operator.get("/console/books?kind=no")).status == 400
     assert (await operator.get(rows[1].replace("&amp;", "&"))).status == 200
     page = (await operator.get(f"/console/payments/{payment_id}")).text
-    assert "a test payment was set to succeed" in page
+    assert "A test payment was set to succeed" in page
     assert (await operator.get("/console/payments/pay_none")).status == 404
-    result = await operator.get(f"/console/payments/find?id={payment_id}")
+    result = await operator.get(f"/console/search?q={payment_id}")
     assert result.location == f"/console/payments/{payment_id}"
     # its cookie opens nothing elsewhere, and its pages are not there
     person.cookie = operator.cookie.replace("florin_operator", "florin_console")
@@ -440,7 +465,9 @@ async def test_the_operator_makes_a_key_and_revokes_it(desk, operator, person):
     assert (await person.sign_in(secret[0])).status == 303
     key_id = secret[0].split("_")[3]
     hidden = await operator.hidden(path, f"{path}/keys/revoke")
-    await operator.send(f"{path}/keys/revoke", {**hidden, "key": key_id})
+    prompt = await operator.send(f"{path}/keys/revoke", {**hidden, "key": key_id})
+    assert (await person.get("/console")).status == 200
+    await operator.confirm(f"{path}/keys/revoke", prompt)
     assert (await person.get("/console")).status == 303
     # a fault can be corrected in the same form
     form = await operator.hidden(path, f"{path}/keys")
@@ -449,14 +476,29 @@ async def test_the_operator_makes_a_key_and_revokes_it(desk, operator, person):
     assert (await operator.send(f"{path}/keys", again)).status == 200
 
 
+async def test_keys_are_listed_to_their_partner_without_secrets(desk, person):
+    owner, stranger = await desk.tenant(), await desk.tenant()
+    revoked, _ = await desk.key(owner.partner.id, scopes=("read",))
+    await desk.revoke(revoked)
+    live, _ = await desk.key(owner.partner.id, live=True)
+    await person.sign_in(owner.secret)
+    page = (await person.get("/console/keys")).text
+    assert owner.key_id in page
+    assert "you are signed in with it" in page
+    assert re.search(rf"{revoked}.*?Revoked", page, re.DOTALL)
+    for hidden in (owner.secret, live, stranger.key_id, stranger.secret[-12:]):
+        assert hidden not in page
+
+
 async def test_operator_pauses_and_resumes_executors(desk, operator):
     await operator.sign_in(token(desk))
-    for action, word in (("pause", "paused"), ("resume", "active")):
+    for action, word in (("pause", "Paused"), ("resume", "Active")):
         path = f"/console/executors/{action}"
         hidden = await operator.hidden("/console", path)
-        assert (await operator.send(path, hidden)).location == "/console"
+        sent = await operator.send(path, hidden)
+        assert (await operator.confirm(path, sent)).location == "/console"
         section = (await operator.get("/console")).text.partition(hidden["executor"])[2]
-        assert word in section[:400]
+        assert f'<span class="word">{word}</span>' in section.partition("</tr>")[0]
 
 
 async def test_the_operators_console_is_for_this_machine(operator):

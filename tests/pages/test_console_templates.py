@@ -21,16 +21,32 @@ from florin.v1 import (
     webhook_pb2,
 )
 from florin_server.base.clock import TestClock
+from florin_server.domain.accounts.account import ApiKey
+from florin_server.domain.accounts.credentials import ApiKeyKind
+from florin_server.money.ledger.service.owed import MerchantBalance
 from florin_server.web import render
 from florin_server.web.console.charts import (
+    BASE,
     HEIGHT,
-    WIDTH,
-    build_charts,
+    build_time_charts,
+    build_volume_chart,
     compute_totals,
 )
-from florin_server.web.console.fields import group_fields
+from florin_server.web.console.confirmation import ActionConfirmation
+from florin_server.web.console.deliveries import Delivery
+from florin_server.web.console.fields import FormValues, group_fields
+from florin_server.web.console.figures import (
+    build_key_figures,
+    list_outcomes,
+    list_token_shares,
+)
+from florin_server.web.console.list_controls import build_controls
 from florin_server.web.console.listing import PaymentFilters, build_csv
-from florin_server.web.console.operator.books import BalanceLine, LedgerAccountList
+from florin_server.web.console.operator.alarms import list_alarms
+from florin_server.web.console.operator.books import BalanceLine, LedgerAccountList, LedgerGroup
+from florin_server.web.console.pills import list_payment_pills
+from florin_server.web.console.site import NavGroup, NavLink
+from florin_server.web.console.timeline import list_steps, list_traced_steps
 from florin_server.web.console.view import Formatter
 from florin_server.web.language import get_translations
 from google.protobuf.descriptor import FieldDescriptor as Field
@@ -39,7 +55,13 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from tests.support.page_texts import HOSTILE_MARKUP, ParsedPage
 
 NOW_US = 1_800_000_000_000_000
-FORMATTER = Formatter(SimpleNamespace(find_asset=lambda _: None, clock=TestClock(NOW_US)))
+FORMATTER = Formatter(
+    SimpleNamespace(
+        find_asset=lambda _: None,
+        list_assets=lambda **_: {},
+        clock=TestClock(NOW_US),
+    )
+)
 _SCALAR = {Field.CPPTYPE_BOOL: True, Field.CPPTYPE_DOUBLE: 1.5, Field.CPPTYPE_FLOAT: 1.5}
 
 
@@ -48,6 +70,8 @@ def filled(message, word: str):
     for field in message.DESCRIPTOR.fields:
         if field.message_type is not None and field.message_type.name == "Timestamp":
             getattr(message, field.name).seconds = NOW_US // 1_000_000
+        elif field.message_type is not None and field.message_type.GetOptions().map_entry:
+            getattr(message, field.name)[word] = word
         elif field.message_type is not None and field.is_repeated:
             for _ in range(2):
                 filled(getattr(message, field.name).add(), word)
@@ -73,9 +97,17 @@ def merchants(word: str) -> dict[str, dict]:
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
     payment = filled(merchant_pb2.PaymentDetail(), word)
     values = dict.fromkeys(
-        ("merchant", "amount", "unit", "reference", "minutes", "success_url", "error_url"), word
+        (
+            *("merchant", "amount", "unit", "reference", "description", "minutes"),
+            *("success_url", "error_url"),
+        ),
+        word,
     )
     own = filled(account_pb2.ListMerchantsResponse(), word)
+    for row in listed.data:
+        row.status = payment_pb2.PAYMENT_STATUS_SUCCEEDED
+        row.fiat_amount.value = row.fees.total.value = "7"
+    totals = compute_totals(listed.data, NOW_US, 7)
     return {
         "payments": {
             "response": listed,
@@ -84,18 +116,39 @@ def merchants(word: str) -> dict[str, dict]:
             **_lists(word),
         },
         "merchant/overview": {
-            "charts": build_charts(listed.data, {}, NOW_US, 7),
-            "totals": compute_totals(listed.data, NOW_US, 7),
+            "figures": build_key_figures(listed.data, listed.data, {}, totals[0]),
+            "volume": build_volume_chart(listed.data, NOW_US, 7, totals[0].key),
+            "unit": totals[0].key,
+            "times": build_time_charts(listed.data, {}, NOW_US, 7),
+            "outcomes": list_outcomes(listed.data),
+            "tokens": list_token_shares(listed.data, 1),
+            "totals": totals,
+            "todo": filled(webhook_pb2.ListWebhookEndpointsResponse(), word).endpoints,
+            "recent": listed.data,
             "count": 2,
             "all_shown": True,
             "days": 7,
             "spans": (7, 30),
-            "width": WIDTH,
             "height": HEIGHT,
+            "base": BASE,
         },
         "merchant/payment": {
             "payment": payment,
-            "events": filled(payment_pb2.ListPaymentEventsResponse(), word).events,
+            "steps": list_steps(
+                FORMATTER,
+                filled(payment_pb2.ListPaymentEventsResponse(), word).events,
+                payment.refunds,
+            ),
+            "deliveries": [
+                Delivery(
+                    filled(webhook_pb2.WebhookEndpoint(), word),
+                    filled(webhook_pb2.WebhookAttempt(), word),
+                )
+            ],
+            "explorer": word,
+            "receipt": word,
+            "code": word,
+            "pills": list_payment_pills(),
             "outcomes": {"succeeded": 1},
             "rest": payment.refunded,
             "can_cancel": True,
@@ -115,8 +168,34 @@ def merchants(word: str) -> dict[str, dict]:
             "assets": {word: word},
             "path": "/x",
         },
-        "error": {"message": word, "request_id": word},
+        **_messages(word, listed),
         **_webhooks(word),
+    }
+
+
+def make_api_key(word: str) -> ApiKey:
+    scopes = frozenset({word})
+    return ApiKey(
+        word, ApiKeyKind.PARTNER, False, word, b"", word, scopes, None, NOW_US, None, word
+    )
+
+
+def _messages(word: str, listed: listing_pb2.ListPaymentsResponse) -> dict[str, dict]:
+    return {
+        "merchant/keys": {"keys": [make_api_key(word), make_api_key(word)], "count": 3},
+        "merchant/balances": {
+            "balances": [MerchantBalance(word, word, 7), MerchantBalance(word, word, -7)],
+            "names": {word: word},
+            "next_cursor": word,
+        },
+        "search": {"text": word, "rows": listed.data},
+        "error": {"message": word, "request_id": word},
+        "confirm": {
+            "question": ActionConfirmation(word, word, word, ((word, word),), word, word),
+            "fields": [(word, word)],
+            "typed_field": word,
+            "problem": word,
+        },
     }
 
 
@@ -157,7 +236,9 @@ def _lists(word: str) -> dict:
     query = group_fields(
         [(name, word) for name in ("from", "reference", "merchant", "token", "cursor")]
     )
-    return {"filters": PaymentFilters(query), "choices": choices, "path": "/console/payments"}
+    filters = PaymentFilters(query)
+    controls = build_controls(filters, {"succeeded": 7})
+    return {"filters": filters, "choices": choices, "path": "/console/payments", **controls}
 
 
 def operators(word: str) -> dict[str, dict]:
@@ -171,7 +252,7 @@ def operators(word: str) -> dict[str, dict]:
         "payments": {"response": listed, "merchants": (), "partners": partners, **_lists(word)},
         "operator/status": {
             "system": system,
-            "alarms": [(word, condition) for condition in system.conditions],
+            "alarms": list_alarms(FORMATTER, system),
             "executors": filled(system_pb2.ListExecutorsResponse(), word).executors,
             "coins": {word: balances},
             "burn": balances,
@@ -179,7 +260,8 @@ def operators(word: str) -> dict[str, dict]:
         "operator/payment": {
             "payment": traced.payment,
             "partner": word,
-            "events": traced.events,
+            "steps": list_traced_steps(FORMATTER, traced.events, traced.payment.refunds),
+            "explorer": word,
             "transactions": traced.transactions,
             "entries": filled(ledger_pb2.ListEntriesResponse(), word).entries,
         },
@@ -197,7 +279,13 @@ def operators(word: str) -> dict[str, dict]:
             "everything": True,
         },
         "operator/books": {
-            "lines": [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
+            "groups": [
+                LedgerGroup(
+                    word,
+                    [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
+                    [BalanceLine("", word, word)],
+                )
+            ],
             "listed": LedgerAccountList(
                 word, word, word, 1, [BalanceLine(word, word, word)], word, word
             ),
@@ -225,9 +313,16 @@ PAGES = [("merchant", text) for text in merchants("x")] + [("operator", o) for o
 
 
 def page(console: str, template: str, word: str) -> ParsedPage:
-    values = (merchants if console == "merchant" else operators)(word)[template]
+    return render_values(
+        console, template, (merchants if console == "merchant" else operators)(word)[template], word
+    )
+
+
+def render_values(console: str, template: str, values: dict, word: str) -> ParsedPage:
     common = {
-        "config": SimpleNamespace(name=console, links=(("/console", word),)),
+        "config": SimpleNamespace(
+            name=console, groups=(NavGroup(word, (NavLink("/console", word, "home"),)),)
+        ),
         "session": SimpleNamespace(holder=word, live=True),
         "title": word,
         "texts": get_translations("en", "site"),
@@ -246,6 +341,40 @@ def test_every_text_is_a_text_and_nothing_else(console, template):
     usual, hostile = page(console, template, "Zephyr"), page(console, template, HOSTILE_MARKUP)
     assert hostile.tags == usual.tags
     assert sum("Zephyr" in text for text in usual.texts) > 3
+
+
+def test_lists_without_rows_say_so():
+    """Each page with lists has a sentence for the empty ones."""
+    empty = {
+        "payments": ("merchant", "No payments yet"),
+        "merchant/merchants": ("merchant", "No merchants match"),
+        "merchant/webhooks": ("merchant", "No endpoints."),
+        "merchant/overview": ("merchant", "No payments in this period"),
+        "merchant/balances": ("merchant", "Nothing is owed."),
+        "operator/payouts": ("operator", "No payouts."),
+        "operator/held": ("operator", "No money is held."),
+        "operator/quarantine": ("operator", "Nothing is set aside."),
+        "operator/webhooks": ("operator", "No endpoints here."),
+    }
+    nothing = {
+        "response": {
+            "payments": listing_pb2.ListPaymentsResponse(),
+            "merchant/merchants": account_pb2.ListMerchantsResponse(),
+            "merchant/webhooks": webhook_pb2.ListWebhookEndpointsResponse(),
+            "operator/webhooks": webhook_admin_pb2.ListPartnerEndpointsResponse(),
+        }
+    }
+    for template, (console, sentence) in empty.items():
+        values = (merchants if console == "merchant" else operators)("x")[template]
+        for name in ("payouts", "held", "items", "recent", "todo", "totals", "balances"):
+            if name in values:
+                values[name] = []
+        if "response" in values:
+            values["response"] = nothing["response"][template]
+        if template == "payments":
+            values |= {"filters": PaymentFilters(FormValues()), "chips": []}
+        shown = render_values(console, template, values, "x")
+        assert sentence in " ".join(shown.texts), template
 
 
 def test_a_file_has_no_cell_that_computes():

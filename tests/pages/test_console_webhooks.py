@@ -54,6 +54,10 @@ async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
             return text if payment_id[4:14] in text else None
 
         text = await wait_until(tried)
+        place = f"/console/merchants/{tenant.merchant.id}/payments/{payment_id}"
+        deliveries = (await person.get(place)).text.partition('<h2 id="deliveries">')[2]
+        assert "payment.created" in deliveries.partition("</section>")[0]
+        assert '<span class="q">500</span>' in deliveries.partition("</section>")[0]
         # its answer is shown as text, and so is its owner's description
         assert "500" in text
         assert "&lt;/script&gt;&lt;script&gt;alert(1)" in text
@@ -61,7 +65,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
         assert "49" not in text.partition("{{")[2][:5]
         # the secret was shown once
         assert secret not in text + (await person.get(PATH)).text
-        assert (await person.fill(page, f"{page}/pause", paused="1")).location == page
+        assert (await person.act(page, f"{page}/pause", paused="1")).location == page
         assert "you paused it" in (await person.get(page)).text
         server.handler = make_stub_response(204)
         server.requests.clear()
@@ -70,7 +74,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
         await person.send(f"{page}/pause", form)
         await wait_until(lambda: server.requests)
         assert Webhook(secret).verify(server.requests[0].body, dict(server.requests[0].headers))
-        result = await person.fill(page, f"{page}/rotate", overlap="none")
+        result = await person.act(page, f"{page}/rotate", overlap="none")
         other = _SECRET.findall(result.text)[0]
         assert other != secret
         server.requests.clear()
@@ -81,7 +85,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
         result = await person.fill(page, f"{page}/replay-since", since="2020-01-01T00:00")
         assert "Payments whose events are replayed: 1. No payments are left." in result.text
         await wait_until(lambda: server.requests)
-    assert (await person.fill(page, f"{page}/remove")).location == PATH
+    assert (await person.act(page, f"{page}/remove")).location == PATH
     assert "No endpoints." in (await person.get(PATH)).text
     assert (await person.get(page)).status == 404
 
@@ -90,7 +94,8 @@ async def test_repeated_rotate_form_creates_a_single_secret(desk, person):
     tenant = await desk.tenant()
     await person.sign_in(tenant.secret)
     page, _ = await create_endpoint(person, "https://shop.example/in")
-    form = {**await person.hidden(page, f"{page}/rotate"), "overlap": "day"}
+    prompt = await person.fill(page, f"{page}/rotate", overlap="day")
+    form = person.list_hidden_fields(prompt, f"{page}/rotate")
     first = await person.send(f"{page}/rotate", form)
     again = await person.send(f"{page}/rotate", form)
     assert (first.status, again.status) == (200, 409)
@@ -130,7 +135,7 @@ async def test_foreign_endpoint_is_neither_visible_nor_changeable(desk, person, 
         assert result.status == 404, action
     result = await person.fill(PATH, PATH, url="https://a.example/", merchant=owner.merchant.id)
     assert result.status == 404
-    assert "active" in (await owned.get(page)).text
+    assert '<span class="word">Active</span>' in (await owned.get(page)).text
 
 
 async def test_a_key_that_only_reads_makes_none(desk, person):
@@ -149,8 +154,7 @@ async def test_the_operator_sees_those_that_are_paused_and_resumes_them(desk, op
     item = page.rpartition("/")[2]
     assert item in (await operator.get(PATH)).text
     assert item not in (await operator.get(f"{PATH}?paused=1")).text
-    form = await operator.hidden(PATH, f"{page}/pause")
-    assert (await operator.send(f"{page}/pause", form)).location == PATH
+    assert (await operator.act(PATH, f"{page}/pause")).location == PATH
     paused = await operator.get(f"{PATH}?paused=1")
     assert item in paused.text
     form = await operator.hidden(f"{PATH}?paused=1", f"{page}/pause")

@@ -138,6 +138,7 @@ async def test_everybody_can_use_them(browser, desk, scheme):
             assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         # from an unknown path to the first page and into a language, by links only
         await page.get_by_role("link", name="Startseite").click()
+        await page.get_by_role("button", name="English").click()
         await page.get_by_role("link", name="Français").click()
         assert "Installation de test" in await page.inner_text("header")
         person.complaints[:] = [

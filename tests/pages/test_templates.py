@@ -12,15 +12,26 @@ import pytest
 from florin_server.domain.capture.buyer_data import BuyerDataFault
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payments.return_links import ReturnLink
+from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.domain.text import escape_unsafe, has_unsafe
 from florin_server.money.payments.service.checkout import CheckoutTransaction
 from florin_server.money.payments.service.panel import SandboxPanel
+from florin_server.money.payments.service.ways import NetworkFee
 from florin_server.web import render
 from florin_server.web.capture import page as capture
 from florin_server.web.capture.page import CaptureFormView, PageAppearance
 from florin_server.web.language import LANGUAGES, get_translations
 from florin_server.web.payments import page as payments
-from florin_server.web.payments.page import CheckoutChain, CheckoutData, PaidAmount
+from florin_server.web.payments.page import (
+    CheckoutChain,
+    CheckoutData,
+    CheckoutLine,
+    CheckoutOffer,
+    CheckoutRefund,
+    PaidAmount,
+    RefundEntry,
+)
 from jinja2 import UndefinedError
 
 from tests.support.page_texts import HOSTILE_MARKUP, ParsedPage
@@ -56,6 +67,20 @@ def checkout(word: str, status: PaymentStatus) -> CheckoutData:
         updated_at=1_799_999_000,
         app_id="app_checkout_test",
         return_url=f"https://shop.example/{word}",
+        return_link=ReturnLink(f"example.app://{word}", needs_tap=True),
+        description=word,
+        lines=[CheckoutLine(word, 2, Decimal(1))],
+        support_email=f"{word}@shop.example",
+        support_url=f"https://shop.example/{word}",
+        downloads=[(word, f"https://wallet.example/{word}")],
+        offers=[CheckoutOffer(word, Decimal(1), word, word, word, NetworkFee.NONE, 3)],
+        refund=CheckoutRefund(
+            RefundProgress.PARTLY,
+            Decimal(1),
+            Decimal(2),
+            word,
+            [RefundEntry(Decimal(1), 0, CheckoutTransaction(word, None))],
+        ),
         accent="#ffcc00",
         wallets=[(word, "https://wallet.example/{place}")],
         chains=[CheckoutChain("eip155:1", word, word)],
@@ -115,7 +140,7 @@ def test_every_fault_has_its_text_in_every_language(language, fault):
     page = capture.render_form(
         replace(forms("x"), errors={"dob": fault}), PageAppearance(language)
     ).body.decode()
-    result = re.findall(r'id="dob-error">([^<]+)</span>', page)
+    result = re.findall(r'id="dob-error"><svg.*?</svg><span>([^<]+)</span>', page)
     assert len(result) == 1
     assert page.count(result[0]) >= 2  # there, and in the summary
 
@@ -141,7 +166,7 @@ def test_missing_template_value_raises_an_error():
         render.render_page(
             "notice.html", 404, (), texts=get_translations("en", "error"), bare=False
         )
-    with pytest.raises(UndefinedError, match="has no attribute .amount"):
+    with pytest.raises(UndefinedError, match="has no attribute .merchant"):
         render.render_page(
             "payments/checkout.html", 200, (), texts=get_translations("en", "checkout"), payment={}
         )

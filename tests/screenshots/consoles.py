@@ -27,11 +27,12 @@ _STEP_S = 20 * 3600
 
 @dataclass(frozen=True)
 class Office:
-    """A service with some history; `paid` is a paid and refunded payment."""
+    """A service with some history; `paid` is a refunded payment, `refundable` another one."""
 
     desk: ServiceHarness
     tenant: PartnerTenant
     paid: str
+    refundable: str
 
     @property
     def operators(self) -> str:
@@ -62,11 +63,12 @@ async def _past(desk: ServiceHarness) -> Office:
     desk.clock.advance(_STEP_S)
     paid = await shop.create_paid_payment(EvmTestWallet(key=b"\2" * 32), USD)
     await shop.refund(paid)
+    refundable = await shop.create_paid_payment(EvmTestWallet(key=b"\4" * 32), USD)
     desk.clock.advance(_STEP_S)
     await _blocked(desk, shop)
     desk.clock.advance(60)
     await desk.rest.call("POST", CREATE, tenant.headers, {"amount": USD, "referenceId": "order-1"})
-    return Office(desk, tenant, paid)
+    return Office(desk, tenant, paid, refundable)
 
 
 async def _blocked(desk: ServiceHarness, shop: PayoutMerchant) -> None:
@@ -87,7 +89,7 @@ async def _sign_in(page: Page, base: str, secret: str) -> str:
     await page.goto(f"{base}/console")
     await page.get_by_label("Sign in with").fill(secret)
     await page.get_by_role("button", name="Sign in").click()
-    await page.get_by_role("button", name="Sign out").wait_for()
+    await page.locator("main.work").wait_for()
     return str(URL(page.url).origin())
 
 
@@ -110,6 +112,17 @@ def _operators(path: str) -> Reach:
     return reach
 
 
+async def _ask_refund(office: Office, page: Page) -> None:
+    """Enter a refund, and show the question before it."""
+    path = f"/console/merchants/{{merchant}}/payments/{office.refundable}"
+    await _merchants(path)(office, page)
+    await page.get_by_role("button", name="Refund", exact=True).click()
+    await page.get_by_label("Amount in").fill("5")
+    await page.get_by_label("Reason").fill("One of two cups was returned")
+    await page.get_by_role("button", name="Continue").click()
+    await page.get_by_role("heading", name="Refund 5").wait_for()
+
+
 def _console(name: str, reach: Reach) -> Picture:
     return Picture(name, _stage, reach, width=DESKTOP)
 
@@ -118,7 +131,9 @@ PICTURES = (
     _console("console_overview", _merchants("/console")),
     _console("console_payments", _merchants("/console/payments")),
     _console("console_payment", _merchants("/console/merchants/{merchant}/payments/{paid}")),
+    _console("console_refund", _ask_refund),
     _console("console_new", _merchants("/console/payments/new")),
+    Picture("console_phone", _stage, _merchants("/console/payments"), scheme="dark"),
     _console("operator_status", _operators("/console")),
     _console("operator_payments", _operators("/console/payments?partner={partner}")),
     _console("operator_payment", _operators("/console/payments/{paid}")),

@@ -16,6 +16,7 @@ from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 _NAME = "pay.shop.example"
+DESKTOP_WIDE = 1280
 
 
 @asynccontextmanager
@@ -49,9 +50,18 @@ async def _options(desk: ServiceHarness, page: Page) -> None:
     await page.get_by_role("button", name=re.compile("^Pay ")).wait_for()
 
 
+async def _no_wallet(desk: ServiceHarness, page: Page) -> None:
+    """Show what the page offers if no wallet is found."""
+    await _state("requires_action")(desk, page)
+    await page.locator("#choose").click()
+    await page.get_by_role("button", name="Look again").wait_for()
+
+
 PICTURES = (
     *(Picture(f"checkout_{state}", stage, _state(state)) for state in STATES),
     Picture("checkout_options", stage, _options),
+    Picture("checkout_desktop", stage, _state("requires_action"), width=DESKTOP_WIDE),
+    Picture("checkout_wallets_none", stage, _no_wallet),
     Picture("checkout_dark", stage, _state("requires_action"), scheme="dark"),
     Picture("checkout_ar", stage, _state("requires_action"), language="ar"),
     Picture("first_page", stage, _path("/")),

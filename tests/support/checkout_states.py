@@ -7,8 +7,8 @@ from tests.support.service_harness import ORDER, ServiceHarness
 URLS = {"successUrl": "https://shop.example/ok?a=1", "errorUrl": "https://shop.example/no"}
 # each with the heading that a buyer sees
 STATES = {
-    "requires_action": "Waiting for your payment",
-    "processing": "Your payment is on its way",
+    "requires_action": "Choose how to pay",
+    "processing": "Confirming your payment",
     "succeeded": "Paid",
     "failed": "Payment failed",
     "expired": "Payment expired",

@@ -15,6 +15,7 @@ HOSTILE = """</script><script>alert(1)</script>"'&<b onclick='x'>{{ 7 * 7 }}"""
 ENTRY = "console.localhost"
 OWN = {"Sec-Fetch-Site": "same-origin"}
 _HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
+_TYPED = re.compile(r"type the merchant.s name: <bdi>([^<]*)</bdi>")
 _FORM = re.compile(r'<form method="post" action="([^"]+)".*?</form>', re.DOTALL)
 
 
@@ -98,6 +99,19 @@ class ConsoleUser:
     async def fill(self, page: str, action: str, **values: Any) -> ConsoleResponse:
         """Send the form of a page that leads to `action`, with its hidden fields."""
         return await self.send(action, {**await self.hidden(page, action), **values})
+
+    async def act(self, page: str, action: str, **values: Any) -> ConsoleResponse:
+        """Send a form of a page, and confirm it if the console asks."""
+        return await self.confirm(action, await self.fill(page, action, **values))
+
+    async def confirm(self, action: str, prompt: ConsoleResponse, **typed: str) -> ConsoleResponse:
+        """Send the form of a confirming page; an answer that asks nothing is returned."""
+        if 'name="confirmed"' not in prompt.text:
+            return prompt
+        name = _TYPED.search(prompt.text)
+        typed_values = {"typed_name": unescape(name[1])} if name else {}
+        hidden = self.list_hidden_fields(prompt, action)
+        return await self.send(action, {**hidden, **typed_values, **typed})
 
     async def hidden(self, page: str, action: str) -> dict[str, str]:
         """Return the hidden fields of a page's form."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import Awaitable, Callable
@@ -81,6 +82,8 @@ class InjectedEvmWallet:
     added: list[dict[str, Any]] = field(default_factory=list)
     # the signer that replaces the account that it shows
     signer: EvmTestWallet | None = None
+    # it signs once this is set; None: at once
+    released: asyncio.Event | None = None
     _before: int | None = None
 
     def _knows(self, request: dict[str, str]) -> bool:
@@ -118,6 +121,8 @@ class InjectedEvmWallet:
             (self.knows or set()).add(int(params[0]["chainId"], 16))
             return None
         if method == "eth_signTypedData_v4":
+            if self.released is not None:
+                await self.released.wait()
             return (self.signer or self.wallet).sign(json.loads(params[1]))
         if method == "eth_sendTransaction":
             return await self._send(params[0])

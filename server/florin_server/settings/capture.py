@@ -41,6 +41,13 @@ class CaptureSettings(BaseModel):
         description="days for which Florin keeps buyer data; anti-money-laundering rules "
         "commonly ask for five years",
     )
+    terms_url: Annotated[str, Field(pattern=r"^https://[^\s\"'<>\\]+$", max_length=500)] | None = (
+        Field(
+            default=None,
+            description="page (https) with the terms of service that buyers accept; the form links "
+            "to it",
+        )
+    )
     frame_origins: tuple[Annotated[str, Field(pattern=r"^https?://[^\s;,'\"/]+$")], ...] = Field(
         default=(), description="sites of web wallets that may show the form in a frame"
     )

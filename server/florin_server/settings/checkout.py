@@ -15,6 +15,9 @@ _LINKS: Final = ("{url}", "{place}")
 
 Color = Annotated[str, Field(pattern=r"^#[0-9a-fA-F]{6}$")]
 
+WalletName = Annotated[str, Field(min_length=1, max_length=40)]
+WebAddress = Annotated[str, Field(pattern=r"^https://[^\s\"'<>\\]+$", max_length=500)]
+
 
 def _check_link(url: str) -> str:
     if sum(url.count(placeholder) for placeholder in _LINKS) == 0:
@@ -88,6 +91,13 @@ _EXPLORERS: Final[Mapping[str, str]] = {
 }
 
 
+_DOWNLOADS: Final[Mapping[str, str]] = {
+    "MetaMask": "https://metamask.io/download/",
+    "Phantom": "https://phantom.com/download",
+    "Rabby": "https://rabby.io/",
+}
+
+
 class CheckoutSettings(BaseModel):
     """The look of the payment page, and its links to wallets and explorers."""
 
@@ -105,6 +115,12 @@ class CheckoutSettings(BaseModel):
         default=_WALLETS,
         max_length=12,
         description="wallet apps in which phones can open the payment page",
+    )
+    downloads: dict[WalletName, WebAddress] = Field(
+        default=dict(_DOWNLOADS),
+        max_length=6,
+        description="pages (https) where buyers without a wallet get one for their browser, by "
+        "name of the wallet",
     )
     explorers: dict[str, Annotated[str, AfterValidator(_check_transaction)]] = Field(
         default=dict(_EXPLORERS),

@@ -1,4 +1,4 @@
-"""Styles, scripts and pictures of pages: files beside this module, compressed once.
+"""Styles, scripts, pictures and the font of pages: files beside this module, compressed once.
 
 Their addresses contain a digest of all files, so that browsers can cache them forever: a change has
 a new address. A page of another release gets this release's file, uncached.
@@ -10,6 +10,7 @@ import base64
 import functools
 import gzip
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +29,19 @@ _CONTENT_TYPES: Final = {
     ".js": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".png": "image/png",
+    ".woff2": "font/woff2",
 }
+# formats that are compressed already
+_COMPRESSED: Final = frozenset({".png", ".woff2"})
 _HEADERS: Final = (
     NOSNIFF,
     # a picture that is opened on its own runs no script either
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
 )
+_COMMENT: Final = re.compile(rb"/\*.*?\*/", re.DOTALL)
+_SPACES: Final = re.compile(rb"\s+")
+_AROUND_MARKS: Final = re.compile(rb" ?([{};,]) ?")
+_PROPERTY: Final = re.compile(rb"(?<=[{;])(-?-?[a-z][a-z0-9-]*): ")
 _NO_CACHE: Final = b"no-cache"
 
 
@@ -109,17 +117,37 @@ def compress(body: bytes) -> bytes | None:
 def _load_files() -> Mapping[str, StaticFile]:
     """Return all files by name; an installation's files do not change."""
     return {
-        file.relative_to(FOLDER).as_posix(): read_file(file)
+        file.relative_to(FOLDER).as_posix(): _read_own_file(file)
         for file in sorted(FOLDER.glob("*/*"))
         if file.suffix in _CONTENT_TYPES
     }
 
 
-def read_file(file: Path) -> StaticFile:
-    """Return a file of a known content type; KeyError for another type."""
+def _read_own_file(file: Path) -> StaticFile:
+    """Return a file of this package; styles without comments and needless spaces."""
     body = file.read_bytes()
-    short = compress(body) if file.suffix != ".png" else None
-    return StaticFile(body, short, _CONTENT_TYPES[file.suffix])
+    return _to_static_file(compact_style(body) if file.suffix == ".css" else body, file.suffix)
+
+
+def read_file(file: Path) -> StaticFile:
+    """Return a file of a known content type, unchanged; KeyError for another type."""
+    return _to_static_file(file.read_bytes(), file.suffix)
+
+
+def _to_static_file(body: bytes, suffix: str) -> StaticFile:
+    short = compress(body) if suffix not in _COMPRESSED else None
+    return StaticFile(body, short, _CONTENT_TYPES[suffix])
+
+
+def compact_style(style: bytes) -> bytes:
+    """Return a style sheet without comments and needless spaces.
+
+    Its texts in quotes must contain no two spaces, and no space beside a mark of the syntax.
+    """
+    text = _SPACES.sub(b" ", _COMMENT.sub(b"", style))
+    # a space before a colon can be part of a selector, one after a property cannot
+    compacted = _PROPERTY.sub(rb"\1:", _AROUND_MARKS.sub(rb"\1", text))
+    return compacted.replace(b";}", b"}").strip()
 
 
 @functools.cache

@@ -14,6 +14,9 @@ from florin_server.web.render import build_security_headers, render_page
 NOUN: Final = "error"
 _HEADERS: Final = (*build_security_headers(), (b"vary", b"accept-language"))
 _TEXTS: Final = {404: "missing", 429: "too_many"}
+# icons by text; other errors have the last one
+_SIGNS: Final = {"missing": "search", "unknown": "search", "too_many": "clock"}
+_SIGN_OF_ERRORS: Final = "alert"
 
 
 def render_error_page(request: PlainRequest, status: int) -> PlainResponse:
@@ -48,6 +51,7 @@ def _render_page(request: PlainRequest, status: int, key: str) -> PlainResponse:
 @functools.cache
 def _render_cached_page(language: str, status: int, key: str, *, bare: bool) -> PlainResponse:
     translations = get_translations(language, NOUN)
+    sign = _SIGNS.get(key, _SIGN_OF_ERRORS)
     return render_page(
-        "notice.html", status, _HEADERS, key=key, texts=translations, here="", bare=bare
+        "notice.html", status, _HEADERS, key=key, sign=sign, texts=translations, here="", bare=bare
     )

@@ -124,6 +124,12 @@ class Translations:
         return format_timedelta(seconds, threshold=1, locale=_get_locale(self.language))
 
 
+def trim_zeros(value: Decimal) -> Decimal:
+    """Return a value without trailing zeros, with at least two decimals."""
+    places = -int(value.normalize().as_tuple().exponent)
+    return value.quantize(Decimal(1).scaleb(-max(places, 2)))
+
+
 def get_translations(language: str, noun: str) -> Translations:
     """Return the messages of a noun's pages, in the default language for an unknown one."""
     return _load_translations(language if language in LANGUAGES else _DEFAULT, noun)

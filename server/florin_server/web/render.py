@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from jinja2.utils import htmlsafe_json_dumps
 from markupsafe import Markup
 
 from florin_server.domain.text import escape_unsafe, escape_unsafe_texts
+from florin_server.web import glyphs
 from florin_server.web.assets import build_data_url, get_asset_url
 from florin_server.web.handlers import NOSNIFF
 from florin_server.web.language import LANGUAGES
@@ -53,7 +55,13 @@ _TEMPLATES: Final = Environment(
 
 # empty unless a page passes a theme
 _TEMPLATES.globals.update(
-    asset=get_asset_url, icon=build_data_url("site/icon.svg"), languages=LANGUAGES, theme=""
+    asset=get_asset_url,
+    favicon=build_data_url("site/icon.svg"),
+    icon=glyphs.draw_icon,
+    coin=glyphs.draw_coin,
+    network=glyphs.draw_network,
+    languages=LANGUAGES,
+    theme="",
 )
 
 HttpHeaders = tuple[tuple[bytes, bytes], ...]
@@ -75,7 +83,12 @@ def _to_json(value: object) -> Markup:
 
 
 def _encode_json(value: object) -> Markup:
-    return htmlsafe_json_dumps(escape_unsafe_texts(value))
+    return htmlsafe_json_dumps(escape_unsafe_texts(value), dumps=_dump_json)
+
+
+def _dump_json(value: object, **_options: object) -> str:
+    # letters of other scripts have three times as many bytes when they are escaped
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 _TEMPLATES.filters["tojson"] = _to_json

@@ -36,9 +36,14 @@ _PATTERNS: Final = {
     **dict.fromkeys(("background", "text", "accent", "accentText", "border"), _COLOR),
     "radius": _LENGTH,
 }
+# the variables of backgrounds; a chosen background replaces all of them
+_GROUNDS: Final = (
+    *("ground", "sunken", "surface", "raised"),
+    *("good-soft", "bad-soft", "warn-soft", "info-soft", "plain-soft", "accent-soft"),
+)
 _MESSAGES: Final = {
-    "light": {"good": "#11663a", "bad": "#a3161f", "warn": "#7a4b00"},
-    "dark": {"good": "#6fd6a0", "bad": "#ff9c9c", "warn": "#f2c063"},
+    "light": {"good": "#0b6840", "bad": "#b01f2a", "warn": "#855000", "info": "#2b50b8"},
+    "dark": {"good": "#66d7a0", "bad": "#ff9a9a", "warn": "#f0bb60", "info": "#9bb8ff"},
 }
 
 
@@ -69,11 +74,10 @@ def build_style(variables: str, theme: str = "") -> str:
     if text is not None and all(
         compute_contrast(text, ground) >= TEXT_CONTRAST_MIN for ground in grounds
     ):
-        set_ |= {"text": text, "quiet": text}
+        set_ |= dict.fromkeys(("text", "quiet", "faint", "plain"), text)
     if background is not None and text is not None:
         set_ |= {
-            "ground": background,
-            "surface": background,
+            **dict.fromkeys(_GROUNDS, background),
             **_build_message_colors(background, text),
         }
     set_ |= _build_accents(chosen, grounds, text if background else None)
@@ -83,7 +87,7 @@ def build_style(variables: str, theme: str = "") -> str:
         if _is_visible(border, grounds):
             set_["edge"] = border
     if (radius := chosen.get("radius")) is not None:
-        set_ |= {"radius": radius, "control-radius": radius}
+        set_ |= dict.fromkeys(("radius", "radius-l", "radius-xl"), radius)
     if not set_:
         return ""
     scheme = f"color-scheme:{_get_scheme(background)};" if background is not None else ""

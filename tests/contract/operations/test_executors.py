@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from florin.v1 import condition_pb2, system_pb2
@@ -52,12 +53,18 @@ async def healthy(operator) -> bool:
     return (await chain_of(operator)).healthy
 
 
-async def confirmed(api: RestApi, wallet: EvmTestWallet) -> str:
+async def offered(api: RestApi, wallet: EvmTestWallet) -> tuple[str, dict[str, Any]]:
+    """Return a payment and its option: none is offered while the relayer is paused."""
     payment_id = (await api.create(ORDER))["paymentId"]
     (option,) = (await api.options(payment_id, [wallet.account]))["options"]
+    return payment_id, option
+
+
+async def confirmed(
+    api: RestApi, wallet: EvmTestWallet, payment_id: str, option: dict[str, Any]
+) -> None:
     answer = await api.confirm(payment_id, option["id"], wallet.execute_all(option))
     assert answer["status"] == "processing"
-    return payment_id
 
 
 async def test_executor_reports_its_state(service):
@@ -87,15 +94,20 @@ async def test_executor_reports_its_state(service):
 
 async def test_accepted_payments_wait_while_their_executor_is_paused(service, rest, chain, wallet):
     async with open_operator(service) as operator:
+        payment_id, option = await offered(rest, wallet)
         await pause(operator)
-        payment_id = await confirmed(rest, wallet)
+        await confirmed(rest, wallet, payment_id, option)
+        # the page says that nothing could be sent yet
+        state = await rest.call("GET", f"/{payment_id}/state", {})
+        assert state["confirmations"]["seen"] == 0
+        assert state["isDelayed"]
         held = await chain.balance(wallet.address)
         relayer = (await chain_of(operator)).relayer
         sent = await chain.ask("eth_getTransactionCount", relayer, "pending")
         # another wallet's options take blocks and turns of the settler, which sends nothing
         for _ in range(3):
             other = (await rest.create(ORDER))["paymentId"]
-            await rest.options(other, [EvmTestWallet().account])
+            assert (await rest.options(other, [EvmTestWallet().account]))["options"] == []
         assert (await rest.status(payment_id))["status"] == "processing"
         assert (await executor_of(operator)).open_transactions == 0
         assert await chain.ask("eth_getTransactionCount", relayer, "pending") == sent
@@ -108,9 +120,11 @@ async def test_accepted_payments_wait_while_their_executor_is_paused(service, re
 async def test_a_pause_survives_a_restart(tmp_path, session):
     wallet = EvmTestWallet()
     async with run_service(tmp_path / "home") as service, open_operator(service) as operator:
-        await pause(operator)
         env = service.home.read_demo_env()
-        payment_id = await confirmed(RestApi(session, env["FLORIN_BASE_URL"], env), wallet)
+        api = RestApi(session, env["FLORIN_BASE_URL"], env)
+        payment_id, option = await offered(api, wallet)
+        await pause(operator)
+        await confirmed(api, wallet, payment_id, option)
     async with run_service(tmp_path / "home") as service, open_operator(service) as operator:
         env = service.home.read_demo_env()
         api = RestApi(session, env["FLORIN_BASE_URL"], env)
@@ -128,6 +142,18 @@ async def test_a_pause_survives_a_restart(tmp_path, session):
             "status"
         ] == "succeeded"
         assert await chain.balance(wallet.address) == held - PRICE
+
+
+async def test_chain_with_a_paused_relayer_is_not_offered(service, rest):
+    """A signature for it could lapse before the operator resumes."""
+    account = EvmTestWallet().account
+    async with open_operator(service) as operator:
+        payment_id = (await rest.create(ORDER))["paymentId"]
+        assert len((await rest.options(payment_id, [account]))["options"]) == 1
+        await pause(operator)
+        assert (await rest.options(payment_id, [account]))["options"] == []
+        await resume(operator)
+        assert len((await rest.options(payment_id, [account]))["options"]) == 1
 
 
 @pytest.mark.parametrize("method", ["PauseExecutor", "ResumeExecutor"])

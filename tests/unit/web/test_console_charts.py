@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 from florin.v1 import listing_pb2, money_pb2, payment_pb2
 from florin_server.money.payments.service.lists import PaymentPhases
 from florin_server.web.console.charts import (
-    CHART_UNITS_MAX,
-    HEIGHT,
-    WIDTH,
-    build_charts,
+    BASE,
+    TOP,
+    build_time_charts,
+    build_volume_chart,
     compute_totals,
+)
+from florin_server.web.console.figures import (
+    build_key_figures,
+    list_outcomes,
+    list_token_shares,
 )
 from google.protobuf.timestamp_pb2 import Timestamp
 
@@ -33,10 +39,19 @@ def row(day: int, status: str, value: int, took_s: float = 2, **more) -> listing
     )
 
 
-def drawn(rows, days=7, phases=None):
-    return {
-        chart.name: chart for chart in build_charts(rows, phases or {}, NOW_S * 1_000_000, days)
-    }
+def volume(rows, key: str = "iso4217/USD", days: int = 7):
+    return build_volume_chart(rows, NOW_S * 1_000_000, days, key)
+
+
+def times(rows, phases, days: int = 7):
+    charts = build_time_charts(rows, phases, NOW_S * 1_000_000, days)
+    return {chart.name: chart for chart in charts}
+
+
+def figures(rows, previous=None, phases=None):
+    totals = compute_totals(rows, NOW_S * 1_000_000, 7)
+    shown = build_key_figures(rows, previous, phases or {}, totals[0] if totals else None)
+    return {figure.name: figure for figure in shown}
 
 
 def amount(unit: str, value: int, decimals: int = 2, **display) -> dict:
@@ -46,18 +61,39 @@ def amount(unit: str, value: int, decimals: int = 2, **display) -> dict:
 
 
 def test_without_payments_there_is_nothing_and_no_fault():
-    for chart in drawn([]).values():
+    for chart in (volume([]), *times([], {}).values()):
         assert len(chart.bars) == 7
         assert {bar.height for bar in chart.bars} == {0}
+        assert [tick.label.split()[0] for tick in chart.ticks] == ["0", "1"]
 
 
-def test_days_are_in_order_and_within_the_drawing():
-    for days in (7, 30):
-        chart = drawn([row(0, "SUCCEEDED", 100)], days)["volume-1"]
-        assert len(chart.bars) == days
-        assert [bar.day for bar in chart.bars] == sorted(bar.day for bar in chart.bars)
-        assert all(bar.x >= 0 and bar.x + bar.width <= WIDTH for bar in chart.bars)
-        assert all(bar.y >= 0 and round(bar.y + bar.height, 1) == HEIGHT for bar in chart.bars)
+@pytest.mark.parametrize("days", [7, 30])
+def test_days_are_in_order_and_within_the_drawing(days):
+    chart = volume([row(0, "SUCCEEDED", 100)], days=days)
+    assert len(chart.bars) == days
+    assert [bar.day for bar in chart.bars] == sorted(bar.day for bar in chart.bars)
+    assert all(bar.x >= 0 and bar.x + bar.width <= 100 for bar in chart.bars)
+    assert all(TOP <= bar.y <= BASE and round(bar.y + bar.height, 1) == BASE for bar in chart.bars)
+    # today is not over; the first and the last day have their month
+    assert [bar.ongoing for bar in chart.bars] == [False] * (days - 1) + [True]
+    assert "Jan" in chart.bars[0].label + chart.bars[-1].label
+    assert chart.bars[-1].label != ""
+
+
+@pytest.mark.parametrize(
+    ("cents", "labels"),
+    [
+        (100, ["0", "0.25", "0.5", "0.75", "1"]),
+        (1_234, ["0", "5", "10", "15"]),
+        (160_000, ["0", "500", "1,000", "1,500", "2,000"]),
+        (7, ["0", "0.02", "0.04", "0.06", "0.08"]),
+    ],
+)
+def test_the_axis_has_round_steps_and_covers_the_highest_bar(cents, labels):
+    chart = volume([row(1, "SUCCEEDED", cents)])
+    assert [tick.label for tick in chart.ticks] == labels
+    assert (chart.ticks[0].y, chart.ticks[-1].y) == (BASE, TOP)
+    assert chart.bars[-2].y >= TOP
 
 
 def test_volume_is_exact_and_each_currency_has_its_own_chart():
@@ -69,32 +105,32 @@ def test_volume_is_exact_and_each_currency_has_its_own_chart():
         row(1, "SUCCEEDED", 1250),
         row(1, "SUCCEEDED", 0, fiat_amount=euros),
     ]
-    shown = drawn(rows)
-    chart = shown["volume-1"]
-    assert (chart.title, chart.columns) == ("Volume in USD", ("Volume USD",))
-    assert chart.bars[-1].labels == ("11,805,916,207,174,113,034.26\u00a0USD",)
-    assert chart.bars[-2].labels == ("12.50\u00a0USD",)
-    assert shown["volume-2"].title == "Volume in EUR"
-    assert shown["volume-2"].bars[-2].labels == ("9.99\u00a0EUR",)
+    chart = volume(rows)
+    assert (chart.title, chart.columns) == ("Volume in USD", ("Volume USD", "Payments"))
+    assert chart.bars[-1].labels == ("11,805,916,207,174,113,034.26\u00a0USD", "2 payments")
+    assert chart.bars[-2].labels == ("12.50\u00a0USD", "1 payment")
+    other = volume(rows, "iso4217/EUR")
+    assert other.title == "Volume in EUR"
+    assert other.bars[-2].labels == ("9.99\u00a0EUR", "1 payment")
 
 
 def test_no_currency_is_dropped_and_none_is_added_to_another():
-    """With many currencies a few are drawn, and all have a total."""
+    """Each of many currencies has a total and a chart of its own."""
     rows = []
-    for place in range(CHART_UNITS_MAX + 3):
+    for place in range(7):
         unit = amount(f"iso4217/X{place}", 100 + place)
         rows += [row(0, "SUCCEEDED", 0, fiat_amount=unit)] * (20 - place)
     rows += [row(0, "EXPIRED", 0, fiat_amount=amount("iso4217/NO", 5)), row(7, "SUCCEEDED", 7)]
-    charted = [chart.title for name, chart in drawn(rows).items() if name.startswith("volume")]
-    assert charted == [f"Volume in X{place}" for place in range(CHART_UNITS_MAX)]
-    assert [
-        (total.unit, total.payments, total.amount)
-        for total in compute_totals(rows, NOW_S * 1_000_000, 7)
-    ] == [
+    totals = compute_totals(rows, NOW_S * 1_000_000, 7)
+    assert [(total.unit, total.payments, total.amount) for total in totals] == [
         (f"X{place}", count, f"{(100 + place) * count / 100:.2f}\u00a0X{place}")
-        for place in range(CHART_UNITS_MAX + 3)
+        for place in range(7)
         for count in [20 - place]
     ]
+    for total in totals:
+        chart = volume(rows, total.key)
+        assert chart.title == f"Volume in {total.unit}"
+        assert chart.bars[-1].labels == (total.amount, f"{total.payments} payments")
 
 
 def test_same_ticker_on_two_networks_is_two_units():
@@ -114,10 +150,41 @@ def test_same_ticker_on_two_networks_is_two_units():
 
 def test_success_rate_counts_only_ended_payments():
     rows = [row(2, "SUCCEEDED", 1), row(2, "EXPIRED", 1), row(2, "REQUIRES_ACTION", 1)]
-    chart = drawn(rows)["success"]
-    assert chart.bars[-3].labels == ("50.0 %", "1 of 2")
-    assert (chart.bars[-3].height, chart.top) == (HEIGHT / 2, "100 %")
-    assert chart.bars[-1].labels == ("", "0 of 0")
+    assert figures(rows)["Success rate"].value == "50.0"
+    shares = [(outcome.state.word, outcome.count, outcome.share) for outcome in list_outcomes(rows)]
+    assert shares == [
+        *(("Paid", 1, 50.0), ("Expired", 1, 50.0)),
+        *(("Cancelled", 0, 0.0), ("Failed", 0, 0.0)),
+    ]
+    # nothing ended, and nothing is claimed
+    assert figures([row(0, "REQUIRES_ACTION", 1)])["Success rate"].value == "–"
+    assert list_outcomes([row(0, "REQUIRES_ACTION", 1)]) == []
+
+
+def test_figures_change_only_against_a_period_that_is_known():
+    rows = [row(0, "SUCCEEDED", 300), row(0, "SUCCEEDED", 300), row(0, "FAILED", 1)]
+    before = [row(7, "SUCCEEDED", 500), *[row(7, "FAILED", 1)] * 3]
+    shown = figures(rows, before)
+    assert (shown["Volume"].value, shown["Volume"].unit) == ("6.00", "USD")
+    changes = {name: (figure.change, figure.direction) for name, figure in shown.items()}
+    assert changes["Volume"] == ("20.0 %", "up")
+    assert changes["Payments paid"] == ("100.0 %", "up")
+    assert changes["Success rate"] == ("41.7 points", "up")
+    assert figures([row(0, "SUCCEEDED", 250)], before)["Volume"].direction == "down"
+    for unknown in (None, []):
+        assert {figure.change for figure in figures(rows, unknown).values()} == {""}
+
+
+def test_tokens_beyond_the_limit_are_one_line():
+    rows = []
+    for place in range(4):
+        token = amount(f"caip19/x/T{place}", 5, 6, network_name="Base")
+        rows += [row(0, "SUCCEEDED", 1, token_amount=token)] * (4 - place)
+    shares = list_token_shares([*rows, row(0, "FAILED", 1)], 2)
+    assert [(share.symbol, share.count, share.share) for share in shares] == [
+        *(("T0", 4, 40.0), ("T1", 3, 30.0)),
+        ("Others", 3, 30.0),
+    ]
 
 
 def test_time_to_finality_leaves_the_buyers_thinking_out():
@@ -135,19 +202,23 @@ def test_time_to_finality_leaves_the_buyers_thinking_out():
         "simulated": PaymentPhases(None, created_us + 301_000_000),
         "bad": PaymentPhases(created_us, None),
     }
-    shown = drawn(rows, phases=phases)
+    shown = times(rows, phases)
     assert (shown["finality"].title, shown["pay"].title) == ("Time to finality", "Time to pay")
     assert shown["finality"].bars[-1].labels == ["50.0 s", "95.0 s"]
-    assert shown["finality"].bars[-1].mark == 0
+    # the higher figure is higher in the drawing
+    assert shown["finality"].bars[-1].mark < shown["finality"].bars[-1].y
+    finality = figures(rows, phases=phases)["Time to finality"]
+    assert (finality.value, finality.base) == ("50.0", "95.0 s for 95 of 100")
     assert shown["pay"].bars[-1].labels == ["350.0 s", "395.0 s"]
 
 
-def test_fees_chart_covers_a_single_token():
+def test_fees_have_a_total_in_each_token():
     token = money_pb2.AmountDisplay(asset_symbol="tUSD", decimals=6)
     fee = {"total": {"unit": "caip19/x", "value": "62500", "display": token}}
-    chart = drawn([row(0, "SUCCEEDED", 1, fees=fee), row(0, "SUCCEEDED", 1, fees=fee)])["fees-1"]
-    assert chart.bars[-1].labels == ("0.125000\u00a0tUSD",)
+    rows = [row(0, "SUCCEEDED", 1, fees=fee), row(0, "SUCCEEDED", 1, fees=fee)]
+    totals = compute_totals(rows, NOW_S * 1_000_000, 7)
+    assert [total.amount for total in totals if total.name == "Fees"] == ["0.125000\u00a0tUSD"]
 
 
 def test_payments_older_than_the_range_are_left_out():
-    assert {bar.height for bar in drawn([row(7, "SUCCEEDED", 100)])["volume"].bars} == {0}
+    assert {bar.height for bar in volume([row(7, "SUCCEEDED", 100)]).bars} == {0}

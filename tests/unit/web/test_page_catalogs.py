@@ -15,11 +15,13 @@ from florin_server.domain.capture.buyer_data import BuyerDataFault
 from florin_server.domain.payments.payment import PaymentStatus, RefundStatus
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.money.payments.service.panel import OUTCOMES
+from florin_server.money.payments.service.ways import NetworkFee
 from florin_server.web import error_pages, language, render
 from florin_server.web.assets import FOLDER as STATIC
 from florin_server.web.capture import page as capture
 from florin_server.web.landing import routes as landing
 from florin_server.web.language import LANGUAGES, get_catalog_path, read_catalog
+from florin_server.web.payments import page as checkout
 from florin_server.web.receipts import routes as receipts
 
 TEMPLATES = Path(render.__file__).with_name("templates")
@@ -139,12 +141,14 @@ def list_computed_keys() -> set[Key]:
             *(f"fault.{fault}" for fault in faults),
             *(f"field.{name}" for name in capture.INPUTS),
             *(f"group.{group.legend}" for group in capture.GROUPS if group.legend),
-            *("failed", "unusable", *capture._TEXTS.values()),  # noqa: SLF001
+            *("kept", "kept_years", "failed", "unusable", *capture._TEXTS.values()),  # noqa: SLF001
         },
         "checkout": {
             *(f"{state}.{part}" for state in states for part in ("title", "text")),
             *(f"panel.{outcome}" for outcome in OUTCOMES),
-            *("panel.refused", "panel.refused.busy", "link.qr"),
+            *("panel.refused", "panel.refused.busy", "link.qr", "back", "back.app"),
+            *(f"fee.{network_fee}" for network_fee in NetworkFee),
+            *checkout._ABOVE.values(),  # noqa: SLF001
         },
         "error": {f"{error}{part}" for error in errors for part in ("", ".next")},
         "landing": {link.text for link in landing._LINKS},  # noqa: SLF001

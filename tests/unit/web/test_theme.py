@@ -18,12 +18,15 @@ RULE = re.compile(
 
 
 COLOURS = ("background", "text", "accent", "accentText", "border")
+# the colors of texts, and the backgrounds that a chosen one replaces
+READ = {"text", "quiet", "faint", "link", "good", "bad", "warn", "info", "plain"}
+GROUNDS = ("ground", "sunken", "surface", "raised", "good-soft", "bad-soft", "accent-soft")
 CSS = (assets.FOLDER / "site/site.css").read_text()
 
 
 def grounds_of(mode: str) -> set[str]:
     """Return the default backgrounds of texts, from the style of all pages."""
-    pairs = re.findall(r"--(?:ground|surface): light-dark\((#\w+), (#\w+)\)", CSS)
+    pairs = re.findall(r"--(?:ground|sunken|surface|raised): light-dark\((#\w+), (#\w+)\)", CSS)
     light, dark = zip(*pairs, strict=True)
     return {"light": {*light}, "dark": {*dark}}.get(mode) or {*light, *dark}
 
@@ -135,7 +138,7 @@ def test_any_chosen_theme_is_readable():
         mode = chance.choice(["", "light", "dark"])
         result = chosen(mode, **values)
         grounds = [result["ground"]] if "ground" in result else list(grounds_of(mode))
-        for name in {"text", "quiet", "link", "good", "bad", "warn"} & result.keys():
+        for name in READ & result.keys():
             assert min(compute_contrast(result[name], ground) for ground in grounds) >= 4.5, values
         for name in {"edge"} & result.keys():
             assert min(compute_contrast(result[name], ground) for ground in grounds) >= 3, values
@@ -143,13 +146,5 @@ def test_any_chosen_theme_is_readable():
             assert compute_contrast(result["accent"], result["on-accent"]) >= 4.5, values
         # a chosen background comes with all colors on it
         if "ground" in result:
-            assert {
-                "text",
-                "quiet",
-                "link",
-                "edge",
-                "good",
-                "bad",
-                "warn",
-                "accent",
-            } <= result.keys()
+            assert READ | {"edge", "accent"} <= result.keys()
+            assert {result[name] for name in GROUNDS} == {result["ground"]}

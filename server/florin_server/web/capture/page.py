@@ -76,6 +76,8 @@ GROUPS: Final = (
     InputGroup("", (FormInput(TERMS, "checkbox", True),)),
 )
 INPUTS: Final = {form_input.id: form_input for group in GROUPS for form_input in group.inputs}
+# as the settings count them
+_DAYS_PER_YEAR: Final = 365
 # errors that have their own text
 _TEXTS: Final = {ErrorCode.PAYMENT_EXPIRED: "expired"}
 
@@ -114,6 +116,7 @@ class CaptureFormView:
     live: bool
     days: int
     today: str
+    terms_url: str = ""
     values: Mapping[str, str] = field(default_factory=dict)
     errors: Mapping[str, str] = field(default_factory=dict)
 
@@ -130,8 +133,16 @@ def render_form(
         groups=GROUPS,
         names=INPUTS,
         options=render_country_options,
+        kept=_describe_retention(view.days, appearance.language),
         appearance_parameters=appearance.to_parameters(),
     )
+
+
+def _describe_retention(days: int, code: str) -> str:
+    """Return when the data is deleted: in years if they are whole ones, else in days."""
+    years, rest = divmod(days, _DAYS_PER_YEAR)
+    translations = language.get_translations(code, NOUN)
+    return translations.count("kept", days) if rest else translations.count("kept_years", years)
 
 
 def render_done(appearance: PageAppearance) -> PlainResponse:

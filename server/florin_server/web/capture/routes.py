@@ -174,6 +174,7 @@ async def _build_view(
         live=form.payment.live,
         days=app.settings.capture.retention_days,
         today=today.isoformat(),
+        terms_url=app.settings.capture.terms_url or "",
         values={
             name: entered_values[name]
             for name in page.INPUTS

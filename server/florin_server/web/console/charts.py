@@ -1,7 +1,8 @@
-"""Charts of payments, as bars and as a table beside them.
+"""Figures and charts of payments, from rows that the API listed.
 
-They contain only rows that the API listed. Days are in UTC. Amounts in different units are never
-added: each unit has its own chart, up to a maximum number, and its own total.
+Days are in UTC. Amounts in different units are never added: each unit has its own chart and its
+own total. Drawings stretch: places across are in percent, heights in pixels, so that texts keep
+their size.
 """
 
 from __future__ import annotations
@@ -19,45 +20,62 @@ from florin.v1 import listing_pb2, money_pb2, payment_pb2
 from florin_server.money.payments.service.lists import PaymentPhases
 from florin_server.web.language import get_translations
 
-WIDTH: Final = 640
-HEIGHT: Final = 160
+HEIGHT: Final = 180
+# room above the highest bar, and for the labels of days below
+TOP: Final = 8
+BASE: Final = HEIGHT - 22
 # the gap between bars, as a share of their width
-_GAP = 0.25
+_GAP: Final = 0.3
+# the most lines of the axis above its base
+_STEPS_MAX: Final = 4
+# more days than these have a label for every second, fifth or tenth day
+_LABELS_MAX: Final = 16
 _TEXTS = get_translations("en", "site")
 _SUCCEEDED = payment_pb2.PAYMENT_STATUS_SUCCEEDED
 _HIGH_QUANTILE = 0.95
-# units that are drawn, those with the most payments first; totals list all units
-CHART_UNITS_MAX: Final = 4
 
 PaymentRows = Sequence[listing_pb2.PaymentRow]
 AmountGetter = Callable[[listing_pb2.PaymentRow], money_pb2.Amount | None]
 
 
 @dataclass(frozen=True, slots=True)
-class ChartBar:
-    """One day: its place and size in the drawing, and its figures as texts.
+class ChartTick:
+    """A line of the axis, `y` pixels from the top."""
 
-    `mark` is the height of the line for a second figure; None without one.
+    y: float
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChartBar:
+    """One day: its place in the drawing, and its figures as texts.
+
+    `x`, `width` and `middle` are in percent, `y` and `height` in pixels. `mark` is the height of a
+    second figure; None without one. `label` is the day below the axis, empty where days are many.
+    `ongoing` if the day is not over.
     """
 
     x: float
-    y: float
     width: float
+    middle: float
+    y: float | None
     height: float
     mark: float | None
     day: str
+    label: str
     labels: Sequence[str]
+    ongoing: bool
 
 
 @dataclass(frozen=True, slots=True)
 class PaymentChart:
-    """A chart with its table: `columns` name the figures, `top` is the highest of them."""
+    """A chart with its table: `columns` name the figures."""
 
     name: str
     title: str
     description: str
     columns: Sequence[str]
-    top: str
+    ticks: Sequence[ChartTick]
     bars: Sequence[ChartBar]
 
 
@@ -72,50 +90,86 @@ class _DayFigures:
 
 @dataclass(frozen=True, slots=True)
 class UnitTotal:
-    """The sum of all days in one unit: `name` is Volume or Fees, `payments` have such an amount."""
+    """The sum of all days in one unit: `name` is Volume or Fees, `payments` have such an amount.
+
+    `key` is the unit of the API.
+    """
 
     name: str
+    key: str
     unit: str
     payments: int
     amount: str
 
 
-def build_charts(
-    rows: PaymentRows, phases: Mapping[str, PaymentPhases], now_us: int, days: int
-) -> list[PaymentChart]:
-    """Return volume, success, times and fees of the days up to now.
+def build_volume_chart(rows: PaymentRows, now_us: int, days: int, key: str) -> PaymentChart:
+    """Return the requested amounts of succeeded payments by day, in the unit `key`.
 
-    `phases` has the times of rows by payment id.
+    Sums are exact; floats draw and nothing else.
     """
     grouped = _group_by_day(rows, now_us, days)
-    charted_rows = [row for rows_of_day in grouped.values() for row in rows_of_day]
+    amounts = _list_amounts(_flatten(grouped), _get_requested_amount)
+    unit = next((amount for amount in amounts if amount.unit == key), None)
+    if unit is None:
+        figures = {day: _DayFigures(0, None, ("0",)) for day in grouped}
+        return _draw_chart(_VOLUME, ("Volume",), figures, "")
+    figures = {}
+    for day, rows_of_day in grouped.items():
+        amounts = _list_amounts(rows_of_day, _get_requested_amount)
+        total = _sum_amounts(unit, amounts)
+        count = sum(amount.unit == key for amount in amounts)
+        figures[day] = _DayFigures(
+            float(total), None, (_format_sum(unit, amounts), _count_payments(count))
+        )
+    spec = _ChartSpec("volume", f"Volume in {_format_unit_name(unit)}", _VOLUME.description)
+    columns = (f"Volume {unit.display.asset_symbol}", "Payments")
+    return _draw_chart(spec, columns, figures, "")
+
+
+def build_time_charts(
+    rows: PaymentRows, phases: Mapping[str, PaymentPhases], now_us: int, days: int
+) -> list[PaymentChart]:
+    """Return the times to finality and to pay by day; `phases` by payment id."""
+    grouped = _group_by_day(rows, now_us, days)
     return [
-        *_build_sum_charts(_VOLUME, charted_rows, grouped, _get_requested_amount),
-        _build_success_chart(grouped),
         _build_time_chart(
-            _FINALITY, grouped, lambda row: _compute_finality_s(phases.get(row.payment_id))
+            _FINALITY, grouped, lambda row: compute_finality_s(phases.get(row.payment_id))
         ),
         _build_time_chart(
             _PAY, grouped, lambda row: _compute_pay_s(row, phases.get(row.payment_id))
         ),
-        *_build_sum_charts(_FEES, charted_rows, grouped, _find_fee),
     ]
 
 
 def compute_totals(rows: PaymentRows, now_us: int, days: int) -> list[UnitTotal]:
     """Return volume and fees of the days up to now, a total for each unit, the most used first."""
-    grouped = _group_by_day(rows, now_us, days)
-    charted_rows = [row for rows_of_day in grouped.values() for row in rows_of_day]
+    charted_rows = _flatten(_group_by_day(rows, now_us, days))
     return [
         UnitTotal(
-            named.title,
+            spec.title,
+            unit.unit,
             _format_unit_name(unit),
             count,
             _format_sum(unit, _list_amounts(charted_rows, pick)),
         )
-        for named, pick in ((_VOLUME, _get_requested_amount), (_FEES, _find_fee))
+        for spec, pick in ((_VOLUME, _get_requested_amount), (_FEES, _find_fee))
         for unit, count in _list_units(charted_rows, pick)
     ]
+
+
+def sum_unit(rows: PaymentRows, key: str) -> Decimal:
+    """Return the requested amounts of succeeded payments in one unit, in whole units."""
+    amounts = _list_amounts(rows, _get_requested_amount)
+    unit = next((amount for amount in amounts if amount.unit == key), None)
+    return Decimal(0) if unit is None else _sum_amounts(unit, amounts)
+
+
+def _flatten(grouped: Mapping[date, PaymentRows]) -> list[listing_pb2.PaymentRow]:
+    return [row for rows in grouped.values() for row in rows]
+
+
+def _count_payments(count: int) -> str:
+    return "1 payment" if count == 1 else f"{count} payments"
 
 
 def _group_by_day(rows: PaymentRows, now_us: int, days: int) -> Mapping[date, PaymentRows]:
@@ -139,14 +193,14 @@ _FEES: Final = _ChartSpec("fees", "Fees", "Fees that the operator kept from succ
 _FINALITY: Final = _ChartSpec(
     "finality",
     "Time to finality",
-    "From the accepted confirm of a payment to its success. Bars are the median, lines the 95th "
-    "percentile",
+    "From the accepted confirm of a payment to its success. 95 of 100 took no longer than "
+    "the dashed line",
 )
 _PAY: Final = _ChartSpec(
     "pay",
     "Time to pay",
-    "From the creation of a payment to its success, including the buyer's own time. Bars are the "
-    "median, lines the 95th percentile",
+    "From the creation of a payment to its success, including the buyer's own time. 95 of "
+    "100 took no longer than the dashed line",
 )
 
 
@@ -183,51 +237,6 @@ def _format_sum(unit: money_pb2.Amount, amounts: Iterable[money_pb2.Amount]) -> 
     return _TEXTS.format_amount(_sum_amounts(unit, amounts), unit.display.asset_symbol)
 
 
-def _build_sum_charts(
-    spec: _ChartSpec, rows: PaymentRows, days: Mapping[date, PaymentRows], get_amount: AmountGetter
-) -> list[PaymentChart]:
-    """Return a chart for each of the units that most payments have; without payments, one."""
-    units = [unit for unit, _ in _list_units(rows, get_amount)]
-    if not units:
-        figures = {day: _DayFigures(0, None, ("0",)) for day in days}
-        return [_draw_chart(spec, (spec.title,), figures, "")]
-    return [
-        _build_unit_chart(spec, place, unit, days, get_amount)
-        for place, unit in enumerate(units[:CHART_UNITS_MAX], start=1)
-    ]
-
-
-def _build_unit_chart(
-    spec: _ChartSpec,
-    position: int,
-    unit: money_pb2.Amount,
-    days: Mapping[date, PaymentRows],
-    get_amount: AmountGetter,
-) -> PaymentChart:
-    """Return sums of exact amounts in one unit by day; floats draw and nothing else."""
-    figures = {}
-    for day, rows in days.items():
-        amounts = _list_amounts(rows, get_amount)
-        decimal = _sum_amounts(unit, amounts)
-        figures[day] = _DayFigures(float(decimal), None, (_format_sum(unit, amounts),))
-    title = f"{spec.title} in {_format_unit_name(unit)}"
-    unit_spec = _ChartSpec(f"{spec.name}-{position}", title, spec.description)
-    symbol = unit.display.asset_symbol
-    return _draw_chart(unit_spec, (f"{spec.title} {symbol}",), figures, symbol)
-
-
-def _build_success_chart(days: Mapping[date, PaymentRows]) -> PaymentChart:
-    figures = {}
-    for day, rows in days.items():
-        ended = [row for row in rows if row.is_terminal]
-        good = sum(row.status == _SUCCEEDED for row in ended)
-        share = 100 * good / len(ended) if ended else None
-        share_text = "" if share is None else f"{share:.1f} %"
-        figures[day] = _DayFigures(share, None, (share_text, f"{good} of {len(ended)}"))
-    named = _ChartSpec("success", "Success rate", "Share of finished payments that succeeded")
-    return _draw_chart(named, ("Success rate", "Payments"), figures, "%", top=100)
-
-
 def _build_time_chart(
     spec: _ChartSpec,
     days: Mapping[date, PaymentRows],
@@ -237,45 +246,71 @@ def _build_time_chart(
     for day, rows in days.items():
         times = (measure_s(row) for row in rows if row.status == _SUCCEEDED)
         ordered = sorted(time for time in times if time is not None)
-        half, most = _find_quantile(ordered, 0.5), _find_quantile(ordered, _HIGH_QUANTILE)
+        half, most = find_quantile(ordered, 0.5), find_quantile(ordered, _HIGH_QUANTILE)
         labels = ["" if duration is None else f"{duration:.1f} s" for duration in (half, most)]
         figures[day] = _DayFigures(half, most, labels)
-    return _draw_chart(spec, ("Median", "95th percentile"), figures, "s")
+    return _draw_chart(spec, ("Median", "95 of 100"), figures, "s")
 
 
 def _draw_chart(
-    spec: _ChartSpec,
-    columns: Sequence[str],
-    figures: Mapping[date, _DayFigures],
-    unit: str,
-    top: float = 0,
+    spec: _ChartSpec, columns: Sequence[str], figures: Mapping[date, _DayFigures], unit: str
 ) -> PaymentChart:
-    seen = [figure.value or 0 for figure in figures.values()]
-    seen += [figure.second_value or 0 for figure in figures.values()]
-    most = max([top, *seen]) or 1
-    step = WIDTH / len(figures)
+    most = max(
+        (value or 0 for day in figures.values() for value in (day.value, day.second_value)),
+        default=0,
+    )
+    ticks = _choose_ticks(most)
+    top = ticks[-1]
+
+    def place(value: float) -> float:
+        return round(BASE - (BASE - TOP) * value / top, 1)
+
+    step, days = 100 / len(figures), list(figures)
+    every = next(every for every in (1, 2, 5, 10) if len(days) / every <= _LABELS_MAX)
     bars = []
-    for place, (day, day_figures) in enumerate(figures.items()):
-        height = HEIGHT * (day_figures.value or 0) / most
-        mark = (
-            None
-            if day_figures.second_value is None
-            else round(HEIGHT * (1 - day_figures.second_value / most), 1)
-        )
+    for index, (day, day_figures) in enumerate(figures.items()):
+        y = None if day_figures.value is None else place(day_figures.value)
+        mark = None if day_figures.second_value is None else place(day_figures.second_value)
+        is_last = index == len(days) - 1
+        named = is_last or (index % every == 0 and len(days) - 1 - index >= every)
         bars.append(
             ChartBar(
-                x=round(step * (place + _GAP / 2), 1),
-                y=round(HEIGHT - height, 1),
-                width=round(step * (1 - _GAP), 1),
-                height=round(height, 1),
+                x=round(step * (index + _GAP / 2), 2),
+                width=round(step * (1 - _GAP), 2),
+                middle=round(step * (index + 0.5), 2),
+                y=y,
+                height=0 if y is None else round(BASE - y, 1),
                 mark=mark,
                 day=day.isoformat(),
+                label=_format_day(day, with_month=is_last or index == 0) if named else "",
                 labels=day_figures.labels,
+                ongoing=is_last,
             )
         )
-    highest = f"{most:,.2f}".rstrip("0").rstrip(".")
-    top_label = f"{highest} {unit}".strip()
-    return PaymentChart(spec.name, spec.title, spec.description, columns, top_label, bars)
+    axis = [ChartTick(place(tick), _format_tick(tick, unit)) for tick in ticks]
+    return PaymentChart(spec.name, spec.title, spec.description, columns, axis, bars)
+
+
+def _choose_ticks(most: float) -> list[float]:
+    """Return round values from 0 to at least the highest figure."""
+    if most <= 0:
+        return [0, 1]
+    magnitude = 10 ** math.floor(math.log10(most / _STEPS_MAX))
+    step = next(
+        factor * magnitude
+        for factor in (1, 2, 2.5, 5, 10)
+        if factor * magnitude * _STEPS_MAX >= most
+    )
+    return [step * count for count in range(math.ceil(most / step - 1e-9) + 1)]
+
+
+def _format_tick(value: float, unit: str) -> str:
+    text = f"{value:,.6f}".rstrip("0").rstrip(".")
+    return f"{text} {unit}".strip()
+
+
+def _format_day(day: date, *, with_month: bool) -> str:
+    return f"{day.day} {day:%b}" if with_month else str(day.day)
 
 
 def _get_requested_amount(row: listing_pb2.PaymentRow) -> money_pb2.Amount:
@@ -286,7 +321,7 @@ def _find_fee(row: listing_pb2.PaymentRow) -> money_pb2.Amount | None:
     return row.fees.total if row.HasField("fees") else None
 
 
-def _compute_finality_s(phases: PaymentPhases | None) -> float | None:
+def compute_finality_s(phases: PaymentPhases | None) -> float | None:
     """Return the seconds from the accepted confirm to the success; None without either."""
     if phases is None or phases.accepted_us is None or phases.succeeded_us is None:
         return None
@@ -300,7 +335,7 @@ def _compute_pay_s(row: listing_pb2.PaymentRow, phases: PaymentPhases | None) ->
     return float(phases.succeeded_us - row.created_at.ToMicroseconds()) / 1e6
 
 
-def _find_quantile(ordered: Sequence[float], share: float) -> float | None:
+def find_quantile(ordered: Sequence[float], share: float) -> float | None:
     """Return the smallest value that so large a share of them does not exceed."""
     if not ordered:
         return None

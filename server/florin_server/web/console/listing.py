@@ -21,7 +21,12 @@ from florin_server.web.console.fields import (
     parse_timestamp,
 )
 from florin_server.web.console.site import ConsoleRequest
-from florin_server.web.console.view import PAYMENT_STATES, Formatter
+from florin_server.web.console.view import (
+    PAYMENT_STATES,
+    Formatter,
+    compute_rate,
+    format_units,
+)
 from florin_server.web.handlers import NOSNIFF
 
 PAGE_ROWS = 50
@@ -49,7 +54,6 @@ _COLUMNS = (
     *("payer", "wallet", "network", "transaction", "created_at", "last_updated_at", "settled_at"),
     "refunds",
 )
-_RATE_PLACES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +112,7 @@ def list_row_states(
     formatter: Formatter, rows: Iterable[listing_pb2.PaymentRow]
 ) -> list[dict[str, str]]:
     """Return the current status of each row, for the script of an open page."""
-    states = []
-    for row in rows:
-        status = formatter.state("payment", row.status)
-        states.append(
-            {"id": row.payment_id, "status": status, "badgeClass": formatter.badge_class(status)}
-        )
-    return states
+    return [{"id": row.payment_id, "status": formatter.row_pill(row).word} for row in rows]
 
 
 def list_filter_choices(console_request: ConsoleRequest, *, live: bool) -> dict[str, Sequence[str]]:
@@ -174,25 +172,12 @@ def _format_decimal(amount: money_pb2.Amount) -> str:
     """Return an amount in whole units as a plain number, all its decimals exact; empty if unset."""
     if not amount.unit or not amount.value.isascii() or not amount.value.isdecimal():
         return ""
-    return _format_units(int(amount.value), amount.display.decimals)
-
-
-def _format_units(minor_units: int, decimals: int) -> str:
-    sign, digits = "-" if minor_units < 0 else "", str(abs(minor_units)).zfill(decimals + 1)
-    return sign + (f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits)
+    return format_units(int(amount.value), amount.display.decimals)
 
 
 def _format_rate(row: listing_pb2.PaymentRow) -> str:
     """Return the currency per whole unit of the asset that was paid; empty without both."""
-    amount, paid = row.fiat_amount, row.token_amount
-    if not row.HasField("buyer") or not amount.value.isdecimal() or not paid.value.isdecimal():
-        return ""
-    if not int(paid.value):
-        return ""
-    # minor units of currency per minor unit of asset, moved by the difference of decimals
-    shift = paid.display.decimals - amount.display.decimals + _RATE_PLACES
-    top, bottom = int(amount.value) * 10 ** max(shift, 0), int(paid.value) * 10 ** max(-shift, 0)
-    return _format_units((2 * top + bottom) // (2 * bottom), _RATE_PLACES)
+    return compute_rate(row.fiat_amount, row.token_amount) if row.HasField("buyer") else ""
 
 
 def _format_fee_and_net(row: listing_pb2.PaymentRow) -> tuple[str, str]:
@@ -201,7 +186,7 @@ def _format_fee_and_net(row: listing_pb2.PaymentRow) -> tuple[str, str]:
     if row.status != payment_pb2.PAYMENT_STATUS_SUCCEEDED or not paid.value.isdecimal():
         return "", ""
     decimals, fee_units = paid.display.decimals, int(fee.value) if fee.value.isdecimal() else 0
-    return _format_units(fee_units, decimals), _format_units(int(paid.value) - fee_units, decimals)
+    return format_units(fee_units, decimals), format_units(int(paid.value) - fee_units, decimals)
 
 
 def _format_refunds(formatter: Formatter, row: listing_pb2.PaymentRow) -> tuple[str, str, str]:

@@ -21,10 +21,13 @@ from florin_server.domain.accounts.credentials import parse_key
 from florin_server.limits.context import LimitContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
-from florin_server.web.console import login
+from florin_server.web.console import login, search
 from florin_server.web.console.calls import ConsoleRpcClient
+from florin_server.web.console.confirmation import Confirmer
 from florin_server.web.console.merchant import (
+    balances,
     create,
+    keys,
     merchants,
     overview,
     payment,
@@ -46,6 +49,8 @@ from florin_server.web.console.site import (
     ROOT,
     Console,
     ConsoleConfig,
+    NavGroup,
+    NavLink,
     PageHandler,
 )
 from florin_server.web.handlers import Routes, build_read_routes
@@ -67,9 +72,12 @@ _MERCHANT_READS: Mapping[str, PageHandler] = {
     own_payments.PATH: own_payments.show,
     f"{own_payments.PATH}/export": own_payments.download_csv,
     create.PATH: create.show,
+    search.PATH: search.search_own,
+    balances.PATH: balances.show,
     payment.PATH: payment.show,
     merchants.PATH: merchants.show,
     merchants.MERCHANT_PATH: merchants.show_merchant,
+    keys.PATH: keys.show,
     webhooks.PATH: webhooks.show,
     webhooks.ENDPOINT_PATH: webhooks.show_endpoint,
 }
@@ -107,12 +115,23 @@ MERCHANT_FRESH_PATHS = frozenset(
         f"{webhooks.ENDPOINT_PATH}/remove",
     }
 )
+# forms that ask before they act: they move money, or something is lost or stops
+MERCHANT_CONFIRMS: Mapping[str, Confirmer] = {
+    f"{payment.PATH}/refund": payment.confirm_refund,
+    f"{payment.PATH}/cancel": payment.confirm_cancel,
+    f"{merchants.MERCHANT_PATH}/destinations": merchants.confirm_add,
+    f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/change": merchants.confirm_change,
+    f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/remove": merchants.confirm_remove,
+    f"{webhooks.ENDPOINT_PATH}/pause": webhooks.confirm_pause,
+    f"{webhooks.ENDPOINT_PATH}/rotate": webhooks.confirm_rotate,
+    f"{webhooks.ENDPOINT_PATH}/remove": webhooks.confirm_remove,
+}
 _OPERATOR_READS: Mapping[str, PageHandler] = {
     ROOT: status.show,
     payments.PATH: payments.show,
     f"{payments.PATH}/export": payments.download_csv,
-    f"{payments.PATH}/find": payments.find_payment,
     payments.PAYMENT_PATH: payments.show_payment,
+    search.PATH: search.search_all,
     payouts.PATH: payouts.show,
     held.PATH: held.show,
     quarantine.PATH: quarantine.show,
@@ -141,7 +160,57 @@ OPERATOR_WRITES: Mapping[str, PageHandler] = {
     f"{accounts.PATH}/wallets/revoke": accounts.revoke_wallet,
     f"{all_webhooks.ENDPOINT_PATH}/pause": all_webhooks.pause,
 }
+OPERATOR_CONFIRMS: Mapping[str, Confirmer] = {
+    f"{ROOT}/executors/pause": status.confirm_pause,
+    f"{payouts.PATH}/new": payouts.confirm_create,
+    f"{payouts.PATH}/refuse": payouts.confirm_refuse,
+    f"{payouts.PATH}/resolve": payouts.confirm_resolve,
+    f"{held.PATH}/resolve": held.confirm_resolve,
+    f"{quarantine.PATH}/resolve": quarantine.confirm_resolve,
+    f"{books.PATH}/difference": books.confirm_difference,
+    f"{accounts.PATH}/partners/status": accounts.confirm_partner_status,
+    f"{accounts.PATH}/keys/revoke": accounts.confirm_revoke_key,
+    f"{accounts.PATH}/wallets/revoke": accounts.confirm_revoke_wallet,
+    f"{all_webhooks.ENDPOINT_PATH}/pause": all_webhooks.confirm_pause,
+}
 OPERATOR_FRESH_PATHS = frozenset(OPERATOR_WRITES) - {f"{all_webhooks.ENDPOINT_PATH}/pause"}
+
+
+_MERCHANT_GROUPS = (
+    NavGroup(
+        "",
+        (
+            NavLink(ROOT, "Overview", "home"),
+            NavLink(own_payments.PATH, "Payments", "list"),
+            NavLink(create.PATH, "New payment", "link"),
+            NavLink(merchants.PATH, "Merchants", "shop"),
+        ),
+    ),
+    NavGroup("Money", (NavLink(balances.PATH, "Balances", "book"),)),
+    NavGroup(
+        "Developers",
+        (NavLink(webhooks.PATH, "Webhooks", "hook"), NavLink(keys.PATH, "API keys", "key")),
+    ),
+)
+_OPERATOR_GROUPS = (
+    NavGroup("", (NavLink(ROOT, "Status", "pulse"), NavLink(payments.PATH, "Payments", "list"))),
+    NavGroup(
+        "Money",
+        (
+            NavLink(payouts.PATH, "Payouts", "payout"),
+            NavLink(held.PATH, "Held money", "hold"),
+            NavLink(books.PATH, "Books", "book"),
+        ),
+    ),
+    NavGroup(
+        "System",
+        (
+            NavLink(quarantine.PATH, "Quarantine", "alert"),
+            NavLink(accounts.PATH, "Accounts and keys", "key"),
+            NavLink(all_webhooks.PATH, "Webhooks", "hook"),
+        ),
+    ),
+)
 
 
 def build_merchant_routes(
@@ -167,13 +236,7 @@ def build_merchant_routes(
     config = ConsoleConfig(
         name="merchant",
         credential_name="an API key",
-        links=(
-            (ROOT, "Overview"),
-            (own_payments.PATH, "Payments"),
-            (create.PATH, "New payment"),
-            (merchants.PATH, "Merchants"),
-            (webhooks.PATH, "Webhooks"),
-        ),
+        groups=_MERCHANT_GROUPS,
         verify_secret=verify_secret,
         build_metadata=lambda session: (("api-key", session.holder),),
         has_idempotency_keys=True,
@@ -187,12 +250,20 @@ def build_merchant_routes(
     )
     once = {
         ("POST", path): console.wrap_write(
-            page, deduplicate=True, needs_fresh_sign_in=path in MERCHANT_FRESH_PATHS
+            page,
+            deduplicate=True,
+            needs_fresh_sign_in=path in MERCHANT_FRESH_PATHS,
+            confirm=MERCHANT_CONFIRMS.get(path),
         )
         for path, page in MERCHANT_WRITES_ONCE.items()
     }
     keyed = _build_routes(
-        console, _MERCHANT_READS, _MERCHANT_SCRIPT_READS, MERCHANT_WRITES, MERCHANT_FRESH_PATHS
+        console,
+        _MERCHANT_READS,
+        _MERCHANT_SCRIPT_READS,
+        MERCHANT_WRITES,
+        MERCHANT_FRESH_PATHS,
+        confirms=MERCHANT_CONFIRMS,
     )
     return {**keyed, **once}
 
@@ -220,16 +291,7 @@ def build_operator_routes(
     config = ConsoleConfig(
         name="operator",
         credential_name="the operator's token",
-        links=(
-            (ROOT, "Status"),
-            (payments.PATH, "Payments"),
-            (payouts.PATH, "Payouts"),
-            (held.PATH, "Held money"),
-            (quarantine.PATH, "Quarantine"),
-            (books.PATH, "Books"),
-            (accounts.PATH, "Accounts"),
-            (all_webhooks.PATH, "Webhooks"),
-        ),
+        groups=_OPERATOR_GROUPS,
         verify_secret=verify_secret,
         build_metadata=credential,
         has_idempotency_keys=False,
@@ -237,7 +299,12 @@ def build_operator_routes(
     )
     console = Console(app, config, calls, _create_sessions(app, "operator", key))
     return _build_routes(
-        console, _OPERATOR_READS, _OPERATOR_SCRIPT_READS, OPERATOR_WRITES, OPERATOR_FRESH_PATHS
+        console,
+        _OPERATOR_READS,
+        _OPERATOR_SCRIPT_READS,
+        OPERATOR_WRITES,
+        OPERATOR_FRESH_PATHS,
+        confirms=OPERATOR_CONFIRMS,
     )
 
 
@@ -255,6 +322,8 @@ def _build_routes(
     script_reads: Mapping[str, PageHandler],
     writes: Mapping[str, PageHandler],
     fresh_paths: Container[str],
+    *,
+    confirms: Mapping[str, Confirmer],
 ) -> Routes:
     return {
         **login.build_routes(console),
@@ -262,7 +331,9 @@ def _build_routes(
         **{("GET", path): console.wrap_script_read(script_reads[path]) for path in script_reads},
         **{
             ("POST", path): console.wrap_write(
-                writes[path], needs_fresh_sign_in=path in fresh_paths
+                writes[path],
+                needs_fresh_sign_in=path in fresh_paths,
+                confirm=confirms.get(path),
             )
             for path in writes
         },

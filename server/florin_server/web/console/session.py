@@ -144,6 +144,10 @@ class SessionManager:
         """Return True if a token is that of the session."""
         return hmac.compare_digest(self.derive_csrf_token(session).encode(), token.encode())
 
+    def derive_confirmation_key(self, session: ConsoleSession) -> bytes:
+        """Return the key of the codes that a session's confirming pages contain."""
+        return self._cipher.derive("console confirmation", self._name, session.id)[0]
+
     def create_form_id(self) -> str:
         """Return the id of a new form, which makes it act once."""
         return self._randbytes(_ID_BYTES).hex()

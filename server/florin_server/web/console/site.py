@@ -6,9 +6,10 @@ redirected to the sign-in page, and from there back.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from google.protobuf.message import Message
@@ -24,6 +25,12 @@ from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web.console import hosts
 from florin_server.web.console.calls import ConsoleRpcClient
+from florin_server.web.console.confirmation import (
+    CODE_FIELD,
+    TYPED_FIELD,
+    ActionConfirmation,
+    Confirmer,
+)
 from florin_server.web.console.fields import FormValues, read_form
 from florin_server.web.console.hosts import HostKind
 from florin_server.web.console.session import (
@@ -67,6 +74,21 @@ class SecretVerifier(Protocol):
         ...
 
 
+class NavLink(NamedTuple):
+    """A link of the navigation, with its icon."""
+
+    path: str
+    name: str
+    sign: str
+
+
+class NavGroup(NamedTuple):
+    """Links of the navigation below a heading; the first group has none."""
+
+    name: str
+    links: Sequence[NavLink]
+
+
 @dataclass(frozen=True, slots=True)
 class ConsoleConfig:
     """One of the two consoles.
@@ -79,7 +101,7 @@ class ConsoleConfig:
 
     name: str
     credential_name: str
-    links: tuple[tuple[str, str], ...]
+    groups: tuple[NavGroup, ...]
     verify_secret: SecretVerifier
     build_metadata: Callable[[ConsoleSession], Metadata]
     has_idempotency_keys: bool
@@ -185,12 +207,18 @@ class Console:
         return answer
 
     def wrap_write(
-        self, handler: PageHandler, *, deduplicate: bool = False, needs_fresh_sign_in: bool = False
+        self,
+        handler: PageHandler,
+        *,
+        deduplicate: bool = False,
+        needs_fresh_sign_in: bool = False,
+        confirm: Confirmer | None = None,
     ) -> PlainHandler:
         """Return the handler of a form; it acts once, and refuses forms of other sites.
 
         `deduplicate` if its RPC does not recognize a repeated form, although those of the console
-        do; `needs_fresh_sign_in` if it requires a sign-in from the last ten minutes.
+        do; `needs_fresh_sign_in` if it requires a sign-in from the last ten minutes. `confirm`
+        returns what to ask before the form acts.
         """
 
         async def answer(request: PlainRequest) -> PlainResponse | PlainEvents:
@@ -206,7 +234,8 @@ class Console:
             if not is_same_origin_form(request):
                 return self.render_error(console_request, 403, "Another site sent this form.")
             return await self._run_handler(
-                console_request, self._wrap_form_checks(handler, deduplicate, needs_fresh_sign_in)
+                console_request,
+                self._wrap_form_checks(handler, deduplicate, needs_fresh_sign_in, confirm),
             )
 
         return answer
@@ -226,11 +255,18 @@ class Console:
         await end_session(self.app, session.id, LIFE_S)
 
     def _wrap_form_checks(
-        self, handler: PageHandler, deduplicate: bool, needs_fresh_sign_in: bool
+        self,
+        handler: PageHandler,
+        deduplicate: bool,
+        needs_fresh_sign_in: bool,
+        confirm: Confirmer | None,
     ) -> PageHandler:
         keyed = self.config.has_idempotency_keys and not deduplicate
 
         async def act(console_request: ConsoleRequest) -> PlainResponse | PlainEvents:
+            question = None if confirm is None else await confirm(console_request)
+            if question is not None and not self._is_confirmed(console_request, question):
+                return self._render_confirmation(console_request, question)
             return await (
                 handler(console_request) if keyed else self._run_once(console_request, handler)
             )
@@ -247,6 +283,47 @@ class Console:
             return await act(console_request)
 
         return answer
+
+    def _compute_code(self, console_request: ConsoleRequest, question: ActionConfirmation) -> str:
+        key = self.sessions.derive_confirmation_key(console_request.session)
+        path = console_request.request.path
+        return question.compute_code(key, path, console_request.form, (_REAUTH_FIELD,))
+
+    def _is_confirmed(self, console_request: ConsoleRequest, question: ActionConfirmation) -> bool:
+        """Return True if a form comes from the page that asked this question."""
+        code = self._compute_code(console_request, question).encode()
+        same = hmac.compare_digest(code, console_request.form.text(CODE_FIELD).encode())
+        return same and (not question.typed or self._is_typed(console_request, question))
+
+    def _is_typed(self, console_request: ConsoleRequest, question: ActionConfirmation) -> bool:
+        # white space at the ends of a name cannot be seen
+        return console_request.form.text(TYPED_FIELD) == question.typed.strip()
+
+    def _render_confirmation(
+        self, console_request: ConsoleRequest, question: ActionConfirmation
+    ) -> PlainResponse:
+        """Ask; the fields of the form are kept, and nothing has changed yet."""
+        form = console_request.form
+        asked_before = bool(form.text(CODE_FIELD))
+        problem = ""
+        if asked_before and question.typed and not self._is_typed(console_request, question):
+            problem = "This is not the name. Nothing has changed."
+        elif asked_before:
+            problem = "Something has changed since you were asked. Check it again."
+        fields = [
+            (name, value)
+            for name, values in form.values.items()
+            if name not in {CODE_FIELD, TYPED_FIELD, _REAUTH_FIELD}
+            for value in values
+        ]
+        return console_request.render_page(
+            "confirm",
+            question.title,
+            question=question,
+            fields=[*fields, (CODE_FIELD, self._compute_code(console_request, question))],
+            typed_field=TYPED_FIELD,
+            problem=problem,
+        )
 
     async def _run_after_verification(
         self, console_request: ConsoleRequest, handler: PageHandler

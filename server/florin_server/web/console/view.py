@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 from florin.v1 import (
     access_pb2,
@@ -14,6 +14,7 @@ from florin.v1 import (
     held_pb2,
     ledger_pb2,
     listing_pb2,
+    merchant_pb2,
     money_pb2,
     partner_pb2,
     payment_pb2,
@@ -26,11 +27,19 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from grpc_rest_gateway.jsonshape import format_timestamp
 
 from florin_server.db.context import StorageContext
-from florin_server.domain.conditions import CONDITION_SPECS, ConditionName
+from florin_server.domain.ledger.accounts import (
+    FEE,
+    GAS,
+    OPENING,
+    OPERATOR,
+    RENT,
+    SINGLE_ACCOUNTS,
+)
 from florin_server.domain.money import CURRENCIES, format_minor_units
 from florin_server.domain.payments.state import EVENT_DESCRIPTIONS, PaymentStateEvent
 from florin_server.money.payments.service.checkout import find_registered
 from florin_server.rails.context import ChainContext
+from florin_server.web.console.pills import StatePill, find_pill, get_pill
 from florin_server.web.language import get_translations
 
 
@@ -39,7 +48,7 @@ class _Context(ChainContext, StorageContext, Protocol):
 
 
 _TEXTS = get_translations("en", "site")
-_ENUMS: Final[Mapping[str, Any]] = {
+ENUMS: Final[Mapping[str, Any]] = {
     "payment": payment_pb2.PaymentStatus,
     "refund": refund_pb2.RefundStatus,
     "settlement": listing_pb2.SettlementStatus,
@@ -55,6 +64,24 @@ _ENUMS: Final[Mapping[str, Any]] = {
     "scope": access_pb2.KeyScope,
     "endpoint": webhook_pb2.WebhookEndpointStatus,
 }
+_RATE_PLACES: Final = 8
+# of coins that have more than eight decimals
+_PLACES_MIN: Final = 2
+_LEDGER_NAMES: Final = {
+    "wallet": "Wallet",
+    "merchant": "Owed to a merchant",
+    "held": "Held from a payer",
+    "external": "Outside account",
+    FEE: "Fees earned",
+    GAS: "Network fees spent",
+    RENT: "Rent of opened accounts",
+    OPENING: "Opening balances",
+    OPERATOR: "Operator's deposits",
+}
+_SHORT_CHARS: Final = 16
+_MONTH_S: Final = 30 * 86_400
+# the largest unit that fits, and the seconds in it
+_AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
 _REFUND_ENDS = {"succeeded", "failed"}
 _PREFIXES: Final = {
     "payment": "PAYMENT_STATUS_",
@@ -76,12 +103,6 @@ _CAUSES: Final = {
     "created": "the merchant created it",
     "operator_decided": "the operator decided on its money",
 }
-# states by the style of their badge: a sign as well as a color
-_GOOD: Final = frozenset({"succeeded", "done", "ok", "active", "exact", "settled", "released"})
-_BAD: Final = frozenset({"failed", "critical", "missing", "suspended", "refused", "set aside"})
-_WARN: Final = frozenset(
-    {"warning", "held", "unbooked", "expired", "inactive", "not read", "paused"}
-)
 PAYMENT_STATES: Final = tuple(
     name.removeprefix("PAYMENT_STATUS_").lower() for name in payment_pb2.PaymentStatus.keys()[1:]
 )
@@ -102,6 +123,41 @@ class RefundSummary:
     amount: money_pb2.Amount
 
 
+class LedgerLabel(NamedTuple):
+    """An account of the ledger for people: `detail` is a part of its address or id."""
+
+    name: str
+    detail: str
+
+
+def compute_rate(requested: money_pb2.Amount, paid: money_pb2.Amount) -> str:
+    """Return the requested units per whole unit of the paid asset, to 8 decimals; empty if unknown.
+
+    Rounded half up.
+    """
+    values = (requested.value, paid.value)
+    if not all(value.isascii() and value.isdecimal() for value in values) or not int(paid.value):
+        return ""
+    # minor units of currency per minor unit of asset, moved by the difference of decimals
+    shift = paid.display.decimals - requested.display.decimals + _RATE_PLACES
+    top, bottom = int(requested.value) * 10 ** max(shift, 0), int(paid.value) * 10 ** max(-shift, 0)
+    return format_units((2 * top + bottom) // (2 * bottom), _RATE_PLACES)
+
+
+def format_units(minor_units: int, decimals: int) -> str:
+    """Return minor units in whole units as a plain number, with all decimals."""
+    sign, digits = "-" if minor_units < 0 else "", str(abs(minor_units)).zfill(decimals + 1)
+    return sign + (f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits)
+
+
+def _trim(amount: Decimal, decimals: int) -> Decimal:
+    """Return an amount of a coin with many decimals without the zeros at its end, exactly."""
+    if decimals <= _RATE_PLACES or not amount.is_finite():
+        return amount
+    digits = -int(amount.normalize().as_tuple().exponent)
+    return amount.quantize(Decimal(1).scaleb(-max(digits, _PLACES_MIN)))
+
+
 class Formatter:
     """Formats values for templates."""
 
@@ -115,6 +171,61 @@ class Formatter:
         return self._format_amount(
             amount.value, amount.display.decimals, amount.display.asset_symbol
         )
+
+    def line_amount(
+        self, payment: merchant_pb2.PaymentDetail, line: merchant_pb2.PaymentLine
+    ) -> str:
+        """Return the amount of a line of the order, which is in the payment's unit."""
+        display = payment.amount.display
+        return self._format_amount(line.amount, display.decimals, display.asset_symbol)
+
+    def network(self, amount: money_pb2.Amount) -> str:
+        """Return the name of a token's network, or its CAIP-2 id; empty for a currency."""
+        if amount.display.HasField("network_name"):
+            return amount.display.network_name
+        return amount.unit.partition("/")[2].rpartition("/")[0]
+
+    def rate(self, requested: money_pb2.Amount, paid: money_pb2.Amount) -> str:
+        """Return the currency per whole unit of the paid asset; empty for a request in a token."""
+        if not requested.unit.startswith("iso4217/"):
+            return ""
+        rate = compute_rate(requested, paid)
+        return f"{rate} {requested.display.asset_symbol}" if rate else ""
+
+    def chain(self, chain_id: str) -> str:
+        """Return the name of a chain; its CAIP-2 id if it has no asset here."""
+        for live in (True, False):
+            for rail, asset in self._app.list_assets(live=live).values():
+                if rail.chain_id == chain_id:
+                    return asset.network_name
+        return chain_id
+
+    def ledger_kind(self, kind: str) -> str:
+        """Return the name of a kind of account of the ledger."""
+        return _LEDGER_NAMES.get(kind, kind)
+
+    def difference(self, checked: ledger_pb2.WalletBalance) -> str:
+        """Return what a wallet holds beyond its books; a dash if it was not read or is equal."""
+        if not checked.HasField("held"):
+            return "–"
+        try:
+            difference = int(checked.held) - int(checked.booked)
+        except ValueError:
+            return "–"
+        if not difference:
+            return "–"
+        return f"{'+' if difference > 0 else ''}{self.minor(checked.asset, str(difference))}"
+
+    def ledger(self, account: str) -> LedgerLabel:
+        """Return the name of an account of the ledger, and what tells it from its like."""
+        kind, _, name = account.partition(":")
+        if account in SINGLE_ACCOUNTS:
+            return LedgerLabel(_LEDGER_NAMES.get(account, account), "")
+        chain_id = name.rpartition(":")[0]
+        detail = self.short(name) if not chain_id else self.account(name)
+        where = self.chain(chain_id) if chain_id else ""
+        label = _LEDGER_NAMES.get(kind, kind)
+        return LedgerLabel(f"{label} on {where}" if where else label, detail)
 
     def whole(self, amount: money_pb2.Amount) -> str:
         """Return an amount as digits in whole units, as a form takes it."""
@@ -130,6 +241,13 @@ class Formatter:
             return self._format_amount(value, *self._get_coin(asset))
         return self._format_amount(value, configured_asset.decimals, configured_asset.symbol)
 
+    def asset_name(self, asset: str) -> str:
+        """Return an asset as "USDC on Base"; its CAIP-19 id if it is unknown."""
+        configured = self._app.find_asset(asset)
+        if configured is None:
+            return asset
+        return f"{configured.symbol} on {configured.network_name}"
+
     def _get_coin(self, asset: str) -> tuple[int, str]:
         """Return decimals and symbol of an unlisted asset; native coins have 18, on Solana 9."""
         chain, _, name = asset.rpartition("/")
@@ -139,7 +257,8 @@ class Formatter:
 
     def _format_amount(self, value: str, decimals: int, symbol: str) -> str:
         try:
-            return _TEXTS.format_amount(Decimal(value).scaleb(-decimals), symbol)
+            amount = Decimal(value).scaleb(-decimals)
+            return _TEXTS.format_amount(_trim(amount, decimals), symbol)
         except InvalidOperation:
             return f"{value} {symbol}"
 
@@ -154,6 +273,12 @@ class Formatter:
     def iso(self, at: Timestamp) -> str:
         """Return a point in time as programs read it (RFC 3339)."""
         return format_timestamp(at)
+
+    def moment(self, at_us: int) -> Timestamp:
+        """Return a point in time from microseconds."""
+        at = Timestamp()
+        at.FromMicroseconds(at_us)
+        return at
 
     def second(self, at_s: int) -> str:
         """Return a point in time in UTC, from Unix seconds."""
@@ -185,7 +310,7 @@ class Formatter:
 
     def state(self, kind: str, number: int) -> str:
         """Return a value of an enum in words, such as "requires action"."""
-        name: str = _ENUMS[kind].Name(number)
+        name: str = ENUMS[kind].Name(number)
         return name.removeprefix(_PREFIXES[kind]).lower().replace("_", " ")
 
     def refunds(self, row: listing_pb2.PaymentRow) -> RefundSummary | None:
@@ -206,24 +331,77 @@ class Formatter:
             amount.value = str(sum(map(int, values)))
         return RefundSummary(unfinished or ended, amount)
 
-    def badge_class(self, state: str) -> str:
-        """Return the class of the style sheet for a state in words."""
-        for css_class, states in (("good", _GOOD), ("bad", _BAD), ("warn", _WARN)):
-            if state in states:
-                return css_class
-        return "quiet"
+    def pill(self, kind: str, number: int) -> StatePill:
+        """Return the word, color and sign of a value of an enum."""
+        return get_pill(kind, self.state(kind, number))
 
-    def meaning(self, name: str) -> Mapping[str, Any]:
-        """Return the meaning of a condition and what to do; empty for an unknown one."""
-        try:
-            spec = CONDITION_SPECS[ConditionName(name)]
-        except (ValueError, KeyError):
-            return {"tells": "", "to_do": ""}
-        return {"tells": spec.description, "to_do": spec.remedy}
+    def word(self, state: str) -> StatePill:
+        """Return the word, color and sign of a state that no enum has."""
+        return find_pill(state)
+
+    def row_pill(self, row: listing_pb2.PaymentRow) -> StatePill:
+        """Return the state of a payment with that of its refunds."""
+        return self._payment_pill(row.status, row.refunds, row.token_amount)
+
+    def has_paid(self, row: listing_pb2.PaymentRow) -> bool:
+        """Return True if the token amount of a payment is what was paid, not what is requested."""
+        paid = row.status == payment_pb2.PAYMENT_STATUS_SUCCEEDED
+        return row.HasField("token_amount") and (paid or row.HasField("buyer"))
+
+    def payment_pill(self, payment: merchant_pb2.PaymentDetail) -> StatePill:
+        """Return the state of a payment with that of its refunds."""
+        return self._payment_pill(payment.status, payment.refunds, payment.info.option_amount)
+
+    def _payment_pill(
+        self,
+        status: payment_pb2.PaymentStatus.ValueType,
+        refunds: Sequence[refund_pb2.Refund],
+        paid: money_pb2.Amount,
+    ) -> StatePill:
+        states = [self.state("refund", refund.status) for refund in refunds]
+        active = [
+            refund for refund, state in zip(refunds, states, strict=True) if state != "failed"
+        ]
+        if not active:
+            return self.pill("payment", status)
+        if any(state not in _REFUND_ENDS for state in states):
+            return find_pill("refunding")
+        values = [refund.amount.value for refund in active]
+        if not all(value.isdecimal() and value.isascii() for value in (*values, paid.value)):
+            return find_pill("refunded")
+        whole = sum(map(int, values)) >= int(paid.value)
+        return find_pill("refunded" if whole else "partly refunded")
+
+    def endpoint_pill(self, endpoint: webhook_pb2.WebhookEndpoint) -> StatePill:
+        """Return the state of an endpoint; one that fails at the moment is being retried."""
+        if self.state("endpoint", endpoint.status) == "active" and endpoint.failures:
+            return find_pill("retrying")
+        return self.pill("endpoint", endpoint.status)
 
     def short(self, text: str) -> str:
         """Return the beginning and the end of a long id."""
-        return text if len(text) <= 20 else f"{text[:10]}…{text[-6:]}"
+        return text if len(text) <= _SHORT_CHARS else f"{text[:8]}…{text[-4:]}"
+
+    def account(self, account: str) -> str:
+        """Return the beginning and the end of the address of a CAIP-10 account."""
+        address = account.rpartition(":")[2]
+        return address if len(address) <= _SHORT_CHARS else f"{address[:6]}…{address[-4:]}"
+
+    def ago(self, at: Timestamp) -> str:
+        """Return how long ago a point in time was: "8 s ago"; a date after a month."""
+        seconds = self._app.clock.now_us() // 1_000_000 - at.seconds
+        if not 0 < seconds <= _MONTH_S:
+            return "now" if seconds == 0 else self.day(at)
+        size, unit = next((size, unit) for size, unit in _AGES if seconds >= size)
+        return f"{seconds // size} {unit} ago"
+
+    def day(self, at: Timestamp) -> str:
+        """Return the day of a point in time, in UTC; empty if it is unset."""
+        return "" if at.seconds == 0 else _TEXTS.format_date(at.seconds)
+
+    def now_iso(self) -> str:
+        """Return the time of the service as programs read it."""
+        return self.iso(Timestamp(seconds=self._app.clock.now_us() // 1_000_000))
 
     def now(self) -> str:
         """Return the time of the service."""

@@ -21,7 +21,9 @@ from florin_server.domain.payments.return_links import ReturnLink
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.money.payments.service.checkout import CheckoutTransaction, ConfirmationProgress
 from florin_server.money.payments.service.panel import SandboxPanel
-from florin_server.web.language import Translations, get_translations
+from florin_server.money.payments.service.ways import NetworkFee
+from florin_server.web.assets import get_asset_url
+from florin_server.web.language import Translations, get_translations, trim_zeros
 from florin_server.web.payments import accent, qr
 from florin_server.web.render import (
     HttpHeaders,
@@ -36,29 +38,35 @@ _SCRIPT_PREFIX: Final = "js."
 
 
 class StatusView(NamedTuple):
-    """A state as the page shows it: its name for scripts, style, sign and message key."""
+    """A state as the page shows it: its name for scripts, look, icon and message key."""
 
     name: str
-    style: str
+    look: str
     sign: str
     text: str
 
 
-_SIGNS: Final = {
-    PaymentStatus.REQUIRES_ACTION: "○",
-    PaymentStatus.PROCESSING: "…",
-    PaymentStatus.SUCCEEDED: "✓",
-    PaymentStatus.FAILED: "✕",
-    PaymentStatus.EXPIRED: "⌛\ufe0e",
-    PaymentStatus.CANCELLED: "–",
-}
 _VIEWS: Final = {
-    status: StatusView(status, status, sign, status) for status, sign in _SIGNS.items()
+    status: StatusView(status, look, sign, status)
+    for status, (look, sign) in {
+        PaymentStatus.REQUIRES_ACTION: ("plain", "wallet"),
+        PaymentStatus.PROCESSING: ("info", "chain"),
+        PaymentStatus.SUCCEEDED: ("good", "check"),
+        PaymentStatus.FAILED: ("bad", "cross"),
+        PaymentStatus.EXPIRED: ("warn", "clock"),
+        PaymentStatus.CANCELLED: ("plain", "ban"),
+    }.items()
 }
 _REFUND_VIEWS: Final = {
-    progress: StatusView("succeeded", "refunded", "↩\ufe0e", progress)
-    for progress in RefundProgress
+    progress: StatusView("succeeded", "refunded", "undo", progress) for progress in RefundProgress
 }
+# message keys of what stands above the amount; ended payments without success have the last one
+_ABOVE: Final = {
+    PaymentStatus.REQUIRES_ACTION: "asks",
+    PaymentStatus.PROCESSING: "asked",
+    PaymentStatus.SUCCEEDED: "asked.paid",
+}
+_ABOVE_OTHERS: Final = "asked"
 
 
 class CheckoutChain(NamedTuple):
@@ -84,20 +92,20 @@ class PaidAmount:
     network: str
 
 
+class RefundEntry(NamedTuple):
+    """One refund: whole units of the paid asset, Unix seconds, and its transaction, if any."""
+
+    value: Decimal
+    at_s: int
+    transaction: CheckoutTransaction | None = None
+
+
 class CheckoutLine(NamedTuple):
     """A line of the order; `value` is for all its pieces, in whole units of the payment."""
 
     name: str
     quantity: int
     value: Decimal
-
-
-class LineView(NamedTuple):
-    """A line of the order as the page shows it."""
-
-    name: str
-    quantity: int
-    amount: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,17 +116,30 @@ class CheckoutRefund:
     value: Decimal
     paid: Decimal
     symbol: str
+    entries: Sequence[RefundEntry] = ()
+
+
+class CheckoutOffer(NamedTuple):
+    """An asset that can pay: its unit, price in whole units, network, and the usual seconds."""
+
+    unit: str
+    value: Decimal
+    symbol: str
+    chain_id: str
+    network: str
+    network_fee: NetworkFee
+    eta_s: int
 
 
 @dataclass(frozen=True, slots=True)
 class CheckoutData:
     """The content of the page. `value` is in whole units of `symbol`; times are Unix seconds.
 
-    `return_url` is the merchant's return URL, absolute and https. With `may_receive_money` money
-    can still be on its way, and the page opens the URL only when the buyer taps it. `logo_path` is
-    a path of this host, `wallets` are names of apps and their URL templates, `accent` is
-    `#rrggbb`, `refusal_key` is a message key. `support_email` and `support_url` are checked forms,
-    `return_link` leads to the app that opened the page.
+    `return_url` is the merchant's return URL, absolute and https; `return_link` leads to the app
+    that opened the page. With `may_receive_money` money can still be on its way, and the page opens
+    them only when the buyer taps. `logo_path` is a path of this host, `wallets` are names of apps
+    and their URL templates, `downloads` are names of wallets and where to get them, `accent` is
+    `#rrggbb`, `refusal_key` is a message key. `support_email` and `support_url` are checked forms.
     """
 
     id: str
@@ -138,6 +159,8 @@ class CheckoutData:
     logo_path: str | None = None
     accent: str | None = None
     wallets: Sequence[tuple[str, str]] = ()
+    downloads: Sequence[tuple[str, str]] = ()
+    offers: Sequence[CheckoutOffer] = ()
     chains: Sequence[CheckoutChain] = ()
     progress: ConfirmationProgress | None = None
     paid: PaidAmount | None = None
@@ -150,7 +173,42 @@ class CheckoutData:
     support_email: str | None = None
     support_url: str | None = None
     return_link: ReturnLink | None = None
-    prefers_universal_links: bool = False
+
+
+class _Row(NamedTuple):
+    """A line of a list: a name, what belongs to it, and an amount."""
+
+    name: str
+    note: str
+    amount: str
+
+
+class _BackLink(NamedTuple):
+    """A link away from the page, and the message key of its text."""
+
+    href: str
+    text: str
+
+
+class _OfferRow(NamedTuple):
+    """An asset that can pay, in the words of one language."""
+
+    unit: str
+    symbol: str
+    chain_id: str
+    network: str
+    amount: str
+    fee_key: str
+    duration: str
+
+
+class _RefundRow(NamedTuple):
+    """A refund, in the words of one language."""
+
+    amount: str
+    at: str
+    at_text: str
+    transaction: CheckoutTransaction | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,11 +217,14 @@ class _CheckoutContext:
 
     id: str
     merchant: str
+    number: str
+    symbol: str
     amount: str
+    above: str
     status: str
     link: str
     live: bool
-    back: str | None
+    back: Sequence[_BackLink]
     logo: str | None
     until: str
     paid: str | None
@@ -171,16 +232,27 @@ class _CheckoutContext:
     ended_text: str
     refunded: str
     refunded_of: str
+    refunds: Sequence[_RefundRow]
+    description: str | None
+    lines: Sequence[_Row]
+    support_email: str | None
+    support_url: str | None
+    offers: Sequence[_OfferRow]
     wallets: Sequence[tuple[str, str]] = field(default=())
+    downloads: Sequence[tuple[str, str]] = field(default=())
 
 
 def render_checkout(
-    checkout: CheckoutData, language: str, theme: str = "", appearance_query: str = ""
+    checkout: CheckoutData,
+    language: str,
+    theme: str = "",
+    appearance_query: str = "",
+    return_query: str = "",
 ) -> PlainResponse:
     """Return the page of a payment.
 
     `theme` is light, dark, or empty for the buyer's preference; `appearance_query` is the query
-    that keeps language and theme in links.
+    that keeps all that was chosen in links, `return_query` the part of it for the way back.
     """
     translations = get_translations(language, _NOUN)
     open_ = checkout.status is PaymentStatus.REQUIRES_ACTION
@@ -192,6 +264,7 @@ def render_checkout(
         here=f"/{checkout.id}",
         theme=theme,
         appearance_query=appearance_query,
+        return_query=return_query,
         payment=_build_context(checkout, translations),
         views=_list_views(checkout),
         accent_style=checkout.accent and accent.build_accent_style(checkout.accent),
@@ -199,12 +272,6 @@ def render_checkout(
         transaction=checkout.transaction,
         panel=checkout.panel,
         refused=checkout.refusal_key,
-        description=checkout.description,
-        lines=_list_lines(checkout, translations),
-        support_email=checkout.support_email,
-        support_url=checkout.support_url,
-        return_link=checkout.return_link,
-        prefers_universal_links=checkout.prefers_universal_links,
         qr=qr.render_code(checkout.link, translations.plain("link.qr")) if open_ else "",
         script=_build_script_data(checkout, translations),
         script_texts=_load_script_texts(language),
@@ -228,49 +295,96 @@ def _list_views(checkout: CheckoutData) -> Sequence[StatusView]:
     return (shown, _VIEWS[PaymentStatus.PROCESSING]) if later else (shown,)
 
 
-def _list_lines(checkout: CheckoutData, translations: Translations) -> Sequence[LineView]:
-    return [
-        LineView(line.name, line.quantity, translations.format_amount(line.value, checkout.symbol))
-        for line in checkout.lines
-    ]
-
-
 def _build_context(checkout: CheckoutData, translations: Translations) -> _CheckoutContext:
     paid, refund = checkout.paid, checkout.refund
     open_ = checkout.status is PaymentStatus.REQUIRES_ACTION
-    ended = datetime.fromtimestamp(checkout.updated_at, UTC)
     done = checkout.status is PaymentStatus.SUCCEEDED
     return _CheckoutContext(
         id=checkout.id,
         merchant=checkout.merchant,
+        number=translations.format_number(checkout.value),
+        symbol=checkout.symbol,
         amount=translations.format_amount(checkout.value, checkout.symbol),
+        above=_ABOVE.get(checkout.status, _ABOVE_OTHERS),
         status=checkout.status,
         link=checkout.link,
         live=checkout.live,
-        back=checkout.return_url,
+        back=_list_back_links(checkout),
         logo=checkout.logo_path,
         until=translations.format_time(checkout.expires_at) if open_ else "",
         paid=None if paid is None else _format_paid(paid, translations),
-        ended=ended.isoformat(),
+        ended=_to_iso_time(checkout.updated_at),
         ended_text=translations.format_time(checkout.updated_at) if done else "",
-        refunded=translations.format_amount(_trim_zeros(refund.value), refund.symbol)
+        refunded=translations.format_amount(trim_zeros(refund.value), refund.symbol)
         if refund
         else "",
-        refunded_of=translations.format_amount(_trim_zeros(refund.paid), refund.symbol)
+        refunded_of=translations.format_amount(trim_zeros(refund.paid), refund.symbol)
         if refund
         else "",
+        refunds=_list_refund_rows(refund, translations) if refund else (),
+        description=checkout.description,
+        lines=[_to_row(line, checkout.symbol, translations) for line in checkout.lines],
+        support_email=checkout.support_email,
+        support_url=checkout.support_url,
+        offers=[_to_offer_row(offer, translations) for offer in checkout.offers],
         wallets=_list_wallet_links(checkout.link, tuple(checkout.wallets)) if open_ else (),
+        downloads=checkout.downloads if open_ else (),
     )
 
 
+def _list_back_links(checkout: CheckoutData) -> Sequence[_BackLink]:
+    """Return the links to merchant and app; the page opens the first by itself, if it may."""
+    links = [_BackLink(checkout.return_url, "back")] if checkout.return_url else []
+    app = checkout.return_link
+    return links if app is None else [*links, _BackLink(app.href, "back.app")]
+
+
+def _waits_for_tap(checkout: CheckoutData) -> bool:
+    """Return True if the page must not leave by itself.
+
+    That is so where money can still move, and where only an app's link leads away that is not the
+    merchant's own.
+    """
+    app = checkout.return_link
+    is_foreign = checkout.return_url is None and app is not None and app.needs_tap
+    return checkout.may_receive_money or checkout.refund is not None or is_foreign
+
+
+def _to_row(line: CheckoutLine, symbol: str, translations: Translations) -> _Row:
+    note = f"{translations.format_number(Decimal(line.quantity))} ×" if line.quantity > 1 else ""
+    return _Row(line.name, note, translations.format_amount(line.value, symbol))
+
+
+def _to_offer_row(offer: CheckoutOffer, translations: Translations) -> _OfferRow:
+    return _OfferRow(
+        offer.unit,
+        offer.symbol,
+        offer.chain_id,
+        offer.network,
+        translations.format_amount(trim_zeros(offer.value), offer.symbol),
+        f"fee.{offer.network_fee}",
+        translations.format_duration(offer.eta_s),
+    )
+
+
+def _list_refund_rows(refund: CheckoutRefund, translations: Translations) -> Sequence[_RefundRow]:
+    return [
+        _RefundRow(
+            translations.format_amount(trim_zeros(entry.value), refund.symbol),
+            _to_iso_time(entry.at_s),
+            translations.format_time(entry.at_s),
+            entry.transaction,
+        )
+        for entry in refund.entries
+    ]
+
+
+def _to_iso_time(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat()
+
+
 def _format_paid(paid: PaidAmount, translations: Translations) -> str:
-    return f"{translations.format_amount(_trim_zeros(paid.value), paid.symbol)}, {paid.network}"
-
-
-def _trim_zeros(value: Decimal) -> Decimal:
-    """Return a value without trailing zeros, with at least two decimals."""
-    places = -int(value.normalize().as_tuple().exponent)
-    return value.quantize(Decimal(1).scaleb(-max(places, 2)))
+    return f"{translations.format_amount(trim_zeros(paid.value), paid.symbol)}, {paid.network}"
 
 
 def _list_wallet_links(link: str, wallets: Sequence[tuple[str, str]]) -> Sequence[tuple[str, str]]:
@@ -291,7 +405,8 @@ def _build_script_data(checkout: CheckoutData, translations: Translations) -> Ma
         "pollInMs": checkout.poll_ms,
         "appId": checkout.app_id,
         "merchant": checkout.merchant,
-        "waits": checkout.may_receive_money,
+        "waits": _waits_for_tap(checkout),
+        "scripts": _get_script_urls(),
         "language": translations.language,
         "chains": [_to_script_chain(chain) for chain in checkout.chains],
     }
@@ -306,6 +421,12 @@ def _to_script_chain(chain: CheckoutChain) -> Mapping[str, str]:
         "node": chain.node,
         "explorer": chain.explorer,
     }
+
+
+@functools.cache
+def _get_script_urls() -> Mapping[str, str]:
+    """Return the addresses of the scripts that the page loads on demand."""
+    return {name: get_asset_url(f"checkout/{name}.js") for name in ("wallets", "redirect")}
 
 
 @functools.cache

@@ -127,6 +127,7 @@ def _build_public_status(app: _Context, payment: Payment, codec: PaymentCodec) -
             "seen": seen.confirmations,
             "needed": seen.required_confirmations,
         }
+        public_status["isDelayed"] = seen.is_delayed
     return {**public_status, "expiresAt": payment.expires_at}
 
 

@@ -19,7 +19,7 @@ from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER, find_query_id
-from florin_server.domain.payments.payment import Merchant, Payment, Refund
+from florin_server.domain.payments.payment import Merchant, Payment, Refund, RefundStatus
 from florin_server.domain.payouts.refund_amounts import describe_progress, sum_refunds
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
@@ -30,10 +30,12 @@ from florin_server.money.payments.service.checkout import (
     find_coin,
     find_payment,
     find_progress,
+    find_refund_transaction,
     find_return_url,
     find_transaction,
     may_receive_money,
 )
+from florin_server.money.payments.service.ways import PaymentWay, list_ways
 from florin_server.money.refunds.service import list_refunds
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -47,8 +49,10 @@ from florin_server.web.payments.page import (
     CheckoutChain,
     CheckoutData,
     CheckoutLine,
+    CheckoutOffer,
     CheckoutRefund,
     PaidAmount,
+    RefundEntry,
 )
 from florin_server.web.payments.return_options import (
     ReturnOptions,
@@ -85,6 +89,7 @@ class CheckoutPages:
         self._wallets = [
             (wallet_link.name, wallet_link.url) for wallet_link in app.settings.checkout.wallets
         ]
+        self._downloads = tuple(app.settings.checkout.downloads.items())
 
     async def show(self, request: PlainRequest) -> PlainResponse:
         """Show the page of the payment in the address."""
@@ -148,6 +153,7 @@ class CheckoutPages:
             language,
             theme.get_theme(request),
             _build_appearance_query(request),
+            urlencode(_list_return_parameters(request)),
         )
 
     async def _build_checkout(
@@ -183,6 +189,8 @@ class CheckoutPages:
             logo_path=await app.icons.find_path(merchant.icon_url, merchant.partner_id),
             accent=checkout_settings.accents.get(merchant.id, checkout_settings.accent),
             wallets=self._wallets,
+            downloads=self._downloads,
+            offers=[_to_offer(way) for way in list_ways(app, payment)],
             chains=() if payment.status.is_final else self._list_chains(payment),
             progress=find_progress(app, payment),
             paid=_to_paid_amount(status.info.option_amount)
@@ -197,7 +205,6 @@ class CheckoutPages:
             support_email=merchant.support_email,
             support_url=merchant.support_url,
             return_link=find_payment_return_link(checkout_settings, payment, return_options.url),
-            prefers_universal_links=return_options.prefers_universal_links,
         )
 
     def _describe_refund(
@@ -215,6 +222,15 @@ class CheckoutPages:
             _to_whole_units(value),
             _to_whole_units(paid),
             value.display.asset_symbol,
+            [self._to_refund_entry(payment, refund) for refund in refunds if _is_shown(refund)],
+        )
+
+    def _to_refund_entry(self, payment: Payment, refund: Refund) -> RefundEntry:
+        at_us = refund.completed_at_us or refund.created_at_us
+        return RefundEntry(
+            _to_whole_units(self._codec.to_amount(refund.unit, refund.value)),
+            at_us // 1_000_000,
+            find_refund_transaction(self._app, payment, refund),
         )
 
     def _list_chains(self, payment: Payment) -> Sequence[CheckoutChain]:
@@ -239,6 +255,23 @@ class CheckoutPages:
         return chains
 
 
+def _to_offer(way: PaymentWay) -> CheckoutOffer:
+    asset = way.asset
+    return CheckoutOffer(
+        f"caip19/{asset.id}",
+        Decimal(way.value).scaleb(-asset.decimals),
+        asset.symbol,
+        asset.chain_id,
+        asset.network_name,
+        way.network_fee,
+        way.eta_s,
+    )
+
+
+def _is_shown(refund: Refund) -> bool:
+    return refund.status is not RefundStatus.FAILED
+
+
 def _get_link(request: PlainRequest) -> str:
     """Return the link or id of the payment; RefusedError if the address has none."""
     if "payment_id" in request.variables:
@@ -253,9 +286,15 @@ def _build_appearance_query(request: PlainRequest) -> str:
     language = request.get_parameter(PARAMETER)
     parameters = {PARAMETER: language if language in LANGUAGES else ""}
     parameters[theme.PARAMETER] = theme.get_theme(request)
-    parameters |= parse_return_options(request.query).to_parameters()
-    query = urlencode({name: value for name, value in parameters.items() if value})
+    parameters = {name: value for name, value in parameters.items() if value}
+    query = urlencode(parameters | _list_return_parameters(request))
     return f"?{query}" if query else ""
+
+
+def _list_return_parameters(request: PlainRequest) -> dict[str, str]:
+    """Return the query parameters that keep a page's way back."""
+    parameters = parse_return_options(request.query).to_parameters()
+    return {name: value for name, value in parameters.items() if value}
 
 
 def _list_lines(payment: Payment, amount: money_pb2.Amount) -> Sequence[CheckoutLine]:

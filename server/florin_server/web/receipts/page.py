@@ -1,19 +1,22 @@
-"""The page on which a buyer prints or downloads a receipt; it needs no script."""
+"""The page on which a buyer prints or downloads a receipt; it works without its script."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from grpc_rest_gateway.plain import PlainResponse
 
-from florin_server.web.language import Translations, get_translations
+from florin_server.web.language import Translations, get_translations, trim_zeros
 from florin_server.web.render import build_security_headers, render_page
 
 _NOUN: Final = "receipt"
 _TEMPLATE: Final = "receipts/receipt.html"
+# longer values, such as hashes, get a line of their own on phones
+_SHORT_CHARS_MAX: Final = 24
 _HEADERS: Final = (*build_security_headers(), (b"vary", b"accept-language"))
 
 
@@ -61,16 +64,32 @@ class _ReceiptContext:
     """The summary as the page shows it."""
 
     merchant: str
+    number: str
+    symbol: str
     amount: str
     payment_id: str
     at: str
+    at_iso: str
     live: bool
     path: str
 
 
+class _Row(NamedTuple):
+    """A row of the receipt: the name of its message, its value, and its time if it is one.
+
+    A long value, such as a hash, gets a line of its own where there is little room.
+    """
+
+    name: str
+    value: str
+    at_iso: str = ""
+    is_long: bool = False
+    is_code: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class _DetailRows:
-    rows: Sequence[tuple[str, str]]
+    rows: Sequence[_Row]
     account: str
 
 
@@ -79,7 +98,7 @@ def render_receipt(
 ) -> PlainResponse:
     """Return the page with the whole receipt."""
     translations = get_translations(language, _NOUN)
-    rows = [(name, _format_value(value, translations)) for name, value in details.rows]
+    rows = [_to_row(name, value, translations) for name, value in details.rows]
     return _render_page(summary, translations, details=_DetailRows(rows, details.account))
 
 
@@ -113,9 +132,12 @@ def _render_page(
 ) -> PlainResponse:
     receipt = _ReceiptContext(
         merchant=summary.merchant,
+        number=translations.format_number(summary.value),
+        symbol=summary.symbol,
         amount=translations.format_amount(summary.value, summary.symbol),
         payment_id=summary.payment_id,
         at=translations.format_time(summary.at_s),
+        at_iso=_to_iso_time(summary.at_s),
         live=summary.live,
         path=summary.path,
     )
@@ -132,17 +154,25 @@ def _render_page(
     )
 
 
-def _format_value(value: RowValue, translations: Translations) -> str:
+def _to_row(name: str, value: RowValue, translations: Translations) -> _Row:
     if isinstance(value, int):
-        return translations.format_time(value)
+        return _Row(name, translations.format_time(value), at_iso=_to_iso_time(value))
     if isinstance(value, RefundLine):
-        return _format_refund(value, translations)
-    return value if isinstance(value, str) else translations.format_amount(*value)
+        return _Row(name, _format_refund(value, translations), is_long=True)
+    if isinstance(value, str):
+        is_code = len(value) > _SHORT_CHARS_MAX and " " not in value
+        return _Row(name, value, is_long=len(value) > _SHORT_CHARS_MAX, is_code=is_code)
+    amount, symbol = value
+    return _Row(name, translations.format_amount(trim_zeros(amount), symbol))
+
+
+def _to_iso_time(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).isoformat()
 
 
 def _format_refund(refund: RefundLine, translations: Translations) -> str:
     parts = (
-        translations.format_amount(refund.value, refund.symbol),
+        translations.format_amount(trim_zeros(refund.value), refund.symbol),
         translations.plain(f"refund.{refund.status}"),
         None if refund.at_s is None else translations.format_date(refund.at_s),
         refund.transaction,

@@ -86,9 +86,8 @@ def _make_page_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:
         if not account or not is_payer(payment, account):
             return page.render_account_form(summary, account, language)
         try:
-            return page.render_receipt(
-                summary, _build_details(await sign_receipt(app, payment, is_public=True)), language
-            )
+            signed_receipt = await sign_receipt(app, payment, is_public=True)
+            return page.render_receipt(summary, _build_details(app, signed_receipt), language)
         except ApiError:
             return page.render_account_form(summary, account, language, problem=True)
 
@@ -145,13 +144,20 @@ def _build_summary(
     )
 
 
-def _build_details(signed_receipt: SignedReceipt) -> page.ReceiptDetails:
+def _get_network_name(app: _Context, chain_id: str) -> str:
+    """Return the name of a chain (CAIP-2) as buyers know it, with its id."""
+    rail = app.rails.get(chain_id)
+    names = [asset.network_name for asset in rail.assets.values()] if rail else []
+    return f"{names[0]} ({chain_id})" if names else chain_id
+
+
+def _build_details(app: _Context, signed_receipt: SignedReceipt) -> page.ReceiptDetails:
     receipt, place = signed_receipt.receipt, signed_receipt.receipt.transaction
     rows: list[tuple[str, page.RowValue | None]] = [
         ("paid", _get_paid_amount(receipt)),
         ("payer", receipt.payer),
         ("recipient", receipt.recipient),
-        ("network", place.chain),
+        ("network", _get_network_name(app, place.chain)),
         ("transaction", place.hash),
         ("block", str(place.block)),
         *(("refund", _build_refund_line(receipt, refund)) for refund in receipt.all_refunds),

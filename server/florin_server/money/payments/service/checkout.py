@@ -10,12 +10,13 @@ from typing import Final, Protocol
 from florin_server.base.context import EventContext
 from florin_server.db.context import StorageContext
 from florin_server.domain.addresses import get_peer_network
-from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
+from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus, Refund
 from florin_server.domain.urls import add_query_parameter
 from florin_server.limits.context import LimitContext
 from florin_server.limits.service.stream_limits import Release
 from florin_server.money.payments.service.load import expire_if_due, find_payment_id, get_merchant
 from florin_server.money.payments.service.watch import watch
+from florin_server.money.payments.service.ways import describe_delay
 from florin_server.money.payments.store import arrivals
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -42,10 +43,15 @@ _TRANSACTION_ID: Final = re.compile(r"[0-9A-Za-z]{32,128}")
 
 @dataclass(frozen=True, slots=True)
 class ConfirmationProgress:
-    """Blocks on top of a payment, its own included, and how many of them make it final."""
+    """Blocks on top of a payment, its own included, and how many of them make it final.
+
+    `is_delayed` is true if nothing can be sent for the payment at present: its chain has stopped,
+    or its relayers are paused or lack coin.
+    """
 
     confirmations: int
     required_confirmations: int
+    is_delayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +111,7 @@ def find_progress(app: _Context, payment: Payment) -> ConfirmationProgress | Non
     asset = (payment.option_unit or "").removeprefix("caip19/")
     needed = rail.depth_of(asset, payment.option_value or 0)
     if block is None or settler is None:
-        return ConfirmationProgress(0, needed)
+        return ConfirmationProgress(0, needed, is_delayed=bool(describe_delay(app, rail)))
     return ConfirmationProgress(max(0, min(settler.head - block + 1, needed)), needed)
 
 
@@ -118,7 +124,20 @@ def find_transaction(app: SettingsContext, payment: Payment) -> CheckoutTransact
         or not _TRANSACTION_ID.fullmatch(tx_id)
     ):
         return None
-    explorer_url = app.settings.checkout.explorers.get(get_chain_id(payment))
+    return _link_transaction(app, get_chain_id(payment), tx_id)
+
+
+def find_refund_transaction(
+    app: SettingsContext, payment: Payment, refund: Refund
+) -> CheckoutTransaction | None:
+    """Return the transaction of a refund; None before it has one, and for a simulated refund."""
+    if refund.tx_id is None or not _TRANSACTION_ID.fullmatch(refund.tx_id):
+        return None
+    return _link_transaction(app, get_chain_id(payment), refund.tx_id)
+
+
+def _link_transaction(app: SettingsContext, chain_id: str, tx_id: str) -> CheckoutTransaction:
+    explorer_url = app.settings.checkout.explorers.get(chain_id)
     return CheckoutTransaction(tx_id, explorer_url and explorer_url.replace("{tx}", tx_id))
 
 

@@ -25,6 +25,7 @@ from florin_server.money.payments.store.listing import (
     PaymentListOrder,
     PaymentPosition,
     PaymentTotals,
+    count_by_status,
     get_totals,
     list_positions,
 )
@@ -32,7 +33,11 @@ from florin_server.money.payments.store.phases import PaymentPhases, find_phases
 from florin_server.rails.context import ChainContext
 
 
-class _Context(ChainContext, StorageContext, TotalsContext, Protocol):
+class _FilterContext(ChainContext, StorageContext, Protocol):
+    """The parts of the application that filters need."""
+
+
+class _Context(_FilterContext, TotalsContext, Protocol):
     """The parts of the application that this module uses."""
 
 
@@ -40,6 +45,7 @@ __all__ = [
     "PaymentListPage",
     "PaymentListQuery",
     "PaymentPhases",
+    "count_statuses",
     "get_phases",
     "list_for_merchant",
     "list_for_partner",
@@ -50,6 +56,7 @@ _AMOUNT = re.compile(r"[0-9]{1,78}")
 _UNIT_PREFIX = "caip19/"
 # among a million payments, searching so few in the order of amounts takes as long as reading all
 _COUNTED_MAX = 1000
+_STATUSES_COUNTED_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +88,30 @@ async def list_for_partner(
     app: _Context, caller: Caller, query: PaymentListQuery, ids: Sequence[str]
 ) -> PaymentListPage:
     """Return payments of all merchants of the partner, or of the named ones."""
+    return await _read_page(app, query, await _build_partner_filters(app, caller, query, ids))
+
+
+async def count_statuses(
+    app: _FilterContext, caller: Caller, query: PaymentListQuery, ids: Sequence[str]
+) -> dict[PaymentStatus, int] | None:
+    """Return how many payments of a partner's list have each status, whatever statuses it asks.
+
+    None if more than 10,000 payments match: counting them would cost more than the list.
+    """
+    every = replace(query, statuses=())
+    filters = await _build_partner_filters(app, caller, every, ids)
+    return await app.store.scan(count_by_status(filters, app.clock.now_us(), _STATUSES_COUNTED_MAX))
+
+
+async def _build_partner_filters(
+    app: _FilterContext, caller: Caller, query: PaymentListQuery, ids: Sequence[str]
+) -> PaymentListFilters:
     if not ids:
-        return await _read_page(app, query, _build_filters(app, caller, query, None))
-    found_merchants = await app.store.read(merchants.find_merchants(ids))
+        return _build_filters(app, caller, query, None)
+    named_merchants = await app.store.read(merchants.find_merchants(ids))
     # other partners' merchants can be named, but nothing is found there
-    own = sorted(merchant.id for merchant in found_merchants.values() if _is_own(caller, merchant))
-    return await _read_page(app, query, _build_filters(app, caller, query, tuple(own)))
+    own = sorted(merchant.id for merchant in named_merchants.values() if _is_own(caller, merchant))
+    return _build_filters(app, caller, query, tuple(own))
 
 
 async def list_for_merchant(

@@ -30,6 +30,7 @@ from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import conversion, funding, relayer_funds
 from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
 from florin_server.money.payments.service.price import AssetPrice, find_price
+from florin_server.money.payments.service.ways import describe_obstacle
 from florin_server.money.payments.store import new_options, payments
 from florin_server.money.payouts.service.account_opening import (
     list_openable,
@@ -282,9 +283,7 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
 
 async def _find_chain_problem(app: _Context, rail: Rail) -> str:
     """Return why nothing can be paid on a chain now; empty if it can."""
-    failing = app.chains[rail.chain_id].describe_settlement_problem(app.clock.steady_us())
-    unfunded = "" if failing else await relayer_funds.describe_problem(app, rail)
-    return rail.nodes.stall_problem or failing or unfunded
+    return describe_obstacle(app, rail) or await relayer_funds.describe_problem(app, rail)
 
 
 def _build_quote(

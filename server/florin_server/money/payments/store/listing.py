@@ -104,6 +104,11 @@ class _Counts(NamedTuple):
     payers: int
 
 
+class _StatusCount(NamedTuple):
+    status: PaymentStatus
+    payments: int
+
+
 class _Revenue(NamedTuple):
     unit: str
     total: int
@@ -239,6 +244,19 @@ def _select_revenue(shape: _QueryShape) -> Statement[_Revenue]:
     )
 
 
+@cache
+def _select_status_counts(shape: _QueryShape) -> Statement[_StatusCount]:
+    statuses = (
+        select(_STATUS_NOW.label("status"))
+        .where(*_total_conditions(shape))
+        .limit(param("limit"))
+        .subquery()
+    )
+    count = func.count().label("payments")
+    counts = select(statuses.c.status, count).group_by(statuses.c.status)
+    return Statement(counts, _StatusCount)
+
+
 def _total_conditions(shape: _QueryShape) -> list[ColumnElement[bool]]:
     scope = (
         (is_in(payment_table.c.merchant_id, "merchants"),) if shape.for_merchants else _OF_PARTNER
@@ -337,6 +355,19 @@ def get_totals(filters: PaymentListFilters, now_us: int) -> Op[PaymentTotals]:
     if filters.statuses is None or PaymentStatus.SUCCEEDED in filters.statuses:
         revenue = yield from _select_revenue(shape).all(**params)
     return PaymentTotals(count, payers, tuple(sorted(revenue)))
+
+
+@operation
+def count_by_status(
+    filters: PaymentListFilters, now_us: int, limit: int
+) -> Op[dict[PaymentStatus, int] | None]:
+    """Return the number of payments in each status, or None if more than `limit` match."""
+    if filters.merchants == ():
+        return {}
+    shape = _QueryShape.from_filters(filters)
+    params = {**_to_params(filters, now_us), "limit": limit + 1}
+    counts = dict((yield from _select_status_counts(shape).all(**params)))
+    return None if sum(counts.values()) > limit else counts
 
 
 def _count_payments_and_payers(

@@ -18,7 +18,10 @@ from florin_server.web.console.site import ConsoleRequest, describe_refusal
 from florin_server.web.refusal import to_refused_error
 
 PATH = "/console/payments/new"
-_FIELDS = ("merchant", "amount", "unit", "reference", "minutes", "success_url", "error_url")
+_FIELDS = (
+    *("merchant", "amount", "unit", "reference", "description", "minutes"),
+    *("success_url", "error_url"),
+)
 _MINUTES_DIGITS = 6
 
 
@@ -91,6 +94,7 @@ def _build_request(
             unit=unit, value=parse_minor_units(values["amount"], decimals, "amount")
         ),
         reference_id=values["reference"] or None,
+        description=values["description"] or None,
         expires_at=_parse_expiry(console_request, values["minutes"]),
         checkout=merchant_pb2.CheckoutUrls(
             success_url=values["success_url"], error_url=values["error_url"]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from florin.v1 import account_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
+from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/merchants"
@@ -39,6 +41,67 @@ async def show_merchant(console_request: ConsoleRequest) -> PlainResponse:
         settlements=merchant.settlements,
         assets={asset.id: f"{asset.symbol} on {asset.network_name}" for _, asset in assets},
         path=_get_page_path(console_request),
+    )
+
+
+async def confirm_add(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before a destination is added; the merchant's name has to be typed."""
+    form = console_request.form
+    return await _confirm(
+        console_request,
+        "Add this destination?",
+        "Add destination",
+        (("Asset", form.text("asset")), ("New destination", form.text("destination"))),
+        "From now on the merchant's money in this asset goes there, at once and for good.",
+    )
+
+
+async def confirm_change(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before a destination is changed; the merchant's name has to be typed."""
+    return await _confirm(
+        console_request,
+        "Change this destination?",
+        "Change destination",
+        (("New destination", console_request.form.text("destination")),),
+        "From now on the merchant's money in this asset goes to the new account.",
+    )
+
+
+async def confirm_remove(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before a destination is removed; the merchant's name has to be typed."""
+    return await _confirm(
+        console_request,
+        "Remove this destination?",
+        "Remove destination",
+        (),
+        "The operator then keeps the merchant's money in this asset and owes it.",
+    )
+
+
+async def _confirm(
+    console_request: ConsoleRequest,
+    title: str,
+    button: str,
+    facts: Sequence[tuple[str, str]],
+    warning: str,
+) -> ActionConfirmation:
+    request = account_pb2.GetMerchantRequest(
+        merchant_id=console_request.get_path_variable("merchant_id")
+    )
+    details = (await console_request.call("AdminService.GetMerchant", request)).merchant
+    settlement_id = console_request.request.variables.get("settlement_id", "")
+    current = [
+        (("Asset", settlement.asset), ("Current destination", settlement.destination))
+        for settlement in details.settlements.crypto
+        if settlement.id == settlement_id
+    ]
+    return ActionConfirmation(
+        title=title,
+        button=button,
+        back=_get_page_path(console_request),
+        facts=(("Merchant", details.merchant.name), *(current[0] if current else ()), *facts),
+        warning=warning,
+        typed=details.merchant.name,
     )
 
 

@@ -7,15 +7,22 @@ from typing import Any
 from urllib.parse import quote
 
 import orjson
-from florin.v1 import account_pb2, merchant_pb2, payment_pb2, refund_pb2
+from florin.v1 import account_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 from google.protobuf.message import Message
 from grpc_rest_gateway.errors import to_refused_error
 from grpc_rest_gateway.plain import PlainEvent, PlainEvents, PlainResponse
 from grpc_rest_gateway.rpc import CallError, MessageStream
 
+from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.web.console.confirmation import ActionConfirmation
+from florin_server.web.console.deliveries import list_deliveries
 from florin_server.web.console.fields import parse_choice, parse_minor_units
+from florin_server.web.console.payment_links import find_explorer_url, find_receipt_url
+from florin_server.web.console.pills import list_payment_pills
 from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.console.timeline import list_steps
 from florin_server.web.console.view import Formatter
+from florin_server.web.payments.qr import render_code
 
 PATH = "/console/merchants/{merchant_id}/payments/{payment_id}"
 _OUTCOMES = {
@@ -27,13 +34,11 @@ _OUTCOMES = {
 
 async def show(console_request: ConsoleRequest) -> PlainResponse:
     """Show a payment."""
-    merchant, payment_id = (
-        console_request.get_path_variable("merchant_id"),
-        console_request.get_path_variable("payment_id"),
+    merchant = console_request.get_path_variable("merchant_id")
+    payment = await _get_payment(console_request)
+    events_request = payment_pb2.ListPaymentEventsRequest(
+        payment_id=console_request.get_path_variable("payment_id")
     )
-    request = payment_pb2.GetPaymentRequest(payment_id=payment_id)
-    payment = await console_request.call("MerchantService.GetPayment", request, merchant=merchant)
-    events_request = payment_pb2.ListPaymentEventsRequest(payment_id=payment_id)
     past = await console_request.call(
         "MerchantService.ListPaymentEvents", events_request, merchant=merchant
     )
@@ -41,13 +46,32 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         "merchant/payment",
         f"Payment {console_request.console.formatter.short(payment.payment_id)}",
         payment=payment,
-        events=past.events,
+        steps=list_steps(console_request.console.formatter, past.events, payment.refunds),
+        deliveries=await list_deliveries(console_request, payment.payment_id),
+        explorer=find_explorer_url(console_request, payment),
+        receipt=find_receipt_url(payment),
+        code=None
+        if payment.is_final
+        else render_code(payment.gateway_url, "QR code of the payment link"),
+        pills=list_payment_pills(),
         outcomes=_OUTCOMES,
         rest=_find_refundable(payment),
         can_cancel=payment.status == payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION,
         can_simulate=not payment.live and not payment.is_final,
         path=build_path(payment.merchant.id, payment.payment_id),
     )
+
+
+async def _get_payment(console_request: ConsoleRequest) -> merchant_pb2.PaymentDetail:
+    request = payment_pb2.GetPaymentRequest(
+        payment_id=console_request.get_path_variable("payment_id")
+    )
+    payment: merchant_pb2.PaymentDetail = await console_request.call(
+        "MerchantService.GetPayment",
+        request,
+        merchant=console_request.get_path_variable("merchant_id"),
+    )
+    return payment
 
 
 def _find_refundable(payment: merchant_pb2.PaymentDetail) -> refund_pb2.RefundTotal | None:
@@ -95,13 +119,57 @@ async def _stream_states(
 
 
 def _to_state_event(formatter: Formatter, message: Any) -> PlainEvent:
-    status = formatter.state("payment", message.payment.status)
     state = {
-        "status": status,
-        "badgeClass": formatter.badge_class(status),
+        "status": formatter.pill("payment", message.payment.status).word,
         "isFinal": message.payment.is_final,
     }
     return PlainEvent(message.version, orjson.dumps(state))
+
+
+async def confirm_refund(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before a refund: the amount that is sent, its value when paid, and the recipient."""
+    payment, formatter = await _get_payment(console_request), console_request.console.formatter
+    paid = payment.info.option_amount
+    if payment.status != payment_pb2.PAYMENT_STATUS_SUCCEEDED or not paid.value.isdecimal():
+        raise ApiError(ErrorCode.PAYMENT_NOT_SUCCEEDED)
+    amount = money_pb2.Amount()
+    amount.CopyFrom(paid)
+    if text := console_request.form.text("amount"):
+        amount.value = parse_minor_units(text, paid.display.decimals, "amount")
+    worth = money_pb2.Amount()
+    worth.CopyFrom(payment.amount)
+    # at the payment's own rate, rounded down like the refund itself
+    worth.value = str(int(amount.value) * int(payment.amount.value) // int(paid.value))
+    return ActionConfirmation(
+        title=f"Refund {formatter.amount(amount)}?",
+        button=f"Refund {formatter.amount(amount)}",
+        back=_get_page_path(console_request),
+        facts=(
+            ("You send", formatter.amount(amount)),
+            ("Value when paid", formatter.amount(worth)),
+            ("To", payment.buyer.account_caip10 or "nobody: this payment was simulated"),
+            ("Network", formatter.network(paid)),
+            ("Payment", f"{formatter.amount(payment.amount)}, {payment.merchant.name}"),
+            ("Reason", console_request.form.text("reason") or "none"),
+        ),
+        warning="The money leaves the treasury and cannot be recovered.",
+    )
+
+
+async def confirm_cancel(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before a payment is cancelled."""
+    payment, formatter = await _get_payment(console_request), console_request.console.formatter
+    return ActionConfirmation(
+        title="Cancel this payment?",
+        button="Cancel payment",
+        back=_get_page_path(console_request),
+        facts=(
+            ("Amount", formatter.amount(payment.amount)),
+            ("Merchant", payment.merchant.name),
+            ("Reference", payment.reference_id or "none"),
+        ),
+        warning="Its link stops working. A cancelled payment cannot be opened again.",
+    )
 
 
 async def refund(console_request: ConsoleRequest) -> PlainResponse:
@@ -112,13 +180,7 @@ async def refund(console_request: ConsoleRequest) -> PlainResponse:
     if reason := console_request.form.text("reason"):
         request.reason = reason
     if text := console_request.form.text("amount"):
-        get_payment_request = payment_pb2.GetPaymentRequest(payment_id=request.payment_id)
-        payment = await console_request.call(
-            "MerchantService.GetPayment",
-            get_payment_request,
-            merchant=console_request.get_path_variable("merchant_id"),
-        )
-        paid = payment.info.option_amount
+        paid = (await _get_payment(console_request)).info.option_amount
         request.amount.unit = paid.unit
         request.amount.value = parse_minor_units(text, paid.display.decimals, "amount")
     return await _call_and_redirect(console_request, "MerchantService.CreateRefund", request)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from florin.v1 import account_pb2, listing_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
+from florin_server.money.payments.service.search import find_partner_id
+from florin_server.web.console.list_controls import build_controls, count_statuses
 from florin_server.web.console.listing import (
     FILE_ROWS_MAX,
     ROWS_MAX,
@@ -23,7 +25,11 @@ _MERCHANTS_SHOWN = 100
 async def show(console_request: ConsoleRequest) -> PlainResponse:
     """Show a page of the table."""
     filters = PaymentFilters.from_request(console_request)
-    response = await console_request.call(_LIST, filters.to_request())
+    request = filters.to_request()
+    response = await console_request.call(_LIST, request)
+    session = console_request.session
+    partner_id = await find_partner_id(console_request.console.app, session.holder)
+    counts = await count_statuses(console_request, partner_id, request, live=session.live)
     return console_request.render_page(
         "payments",
         "Payments",
@@ -33,6 +39,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         partners=(),
         choices=list_filter_choices(console_request, live=console_request.session.live),
         path=PATH,
+        **build_controls(filters, counts),
     )
 
 

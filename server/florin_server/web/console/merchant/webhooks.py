@@ -10,6 +10,7 @@ from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.webhooks.endpoint import ALL_TYPES, EVENT_TYPES, expand_types
+from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import parse_choice, parse_timestamp
 from florin_server.web.console.merchant import payments
 from florin_server.web.console.site import ConsoleRequest, describe_refusal
@@ -66,6 +67,63 @@ async def show_endpoint(console_request: ConsoleRequest) -> PlainResponse:
             event_type for event_type in EVENT_TYPES if event_type in expand_types(endpoint.events)
         ],
         path=build_path(endpoint.id),
+    )
+
+
+async def confirm_pause(console_request: ConsoleRequest) -> ActionConfirmation | None:
+    """Ask before an endpoint is paused; resuming needs no question."""
+    if console_request.form.text("paused") != "1":
+        return None
+    return await _confirm(
+        console_request,
+        "Pause this endpoint?",
+        "Pause endpoint",
+        "Events are queued until you resume it. Nothing is lost.",
+    )
+
+
+async def confirm_rotate(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before the secret of an endpoint is rotated."""
+    overlap = parse_choice(console_request.form.text("overlap"), _OVERLAPS, "overlap")
+    return await _confirm(
+        console_request,
+        "Rotate the secret of this endpoint?",
+        "Rotate secret",
+        "The old secret stops signing at once: your server refuses deliveries until it has the "
+        "new one."
+        if overlap == 0
+        else "Deliveries are signed with both secrets for one day. Your server needs the new one "
+        "before it ends.",
+    )
+
+
+async def confirm_remove(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before an endpoint is deleted."""
+    return await _confirm(
+        console_request,
+        "Delete this endpoint?",
+        "Delete endpoint",
+        "Its queued events are lost, and its secret is deleted. This cannot be undone.",
+    )
+
+
+async def _confirm(
+    console_request: ConsoleRequest, title: str, button: str, warning: str
+) -> ActionConfirmation:
+    request = webhook_pb2.GetWebhookEndpointRequest(
+        id=console_request.get_path_variable("endpoint_id")
+    )
+    endpoint = await console_request.call("WebhookService.GetWebhookEndpoint", request)
+    return ActionConfirmation(
+        title=title,
+        button=button,
+        back=build_path(endpoint.id),
+        facts=(
+            ("Endpoint", endpoint.url or "events are fetched"),
+            ("Description", endpoint.description or "none"),
+            ("Id", endpoint.id),
+        ),
+        warning=warning,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from florin.v1 import access_pb2, partner_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
+from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import parse_choice
 from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.view import SCOPES
@@ -46,6 +47,24 @@ async def create_partner(console_request: ConsoleRequest) -> PlainResponse:
     return console_request.redirect_to(PATH)
 
 
+async def confirm_partner_status(console_request: ConsoleRequest) -> ActionConfirmation | None:
+    """Ask before a partner is suspended; activating needs no question."""
+    if console_request.form.text("status") != "suspended":
+        return None
+    partner_id = console_request.form.text("partner")
+    listed = await console_request.call(
+        "OperatorService.ListPartners", partner_pb2.ListPartnersRequest()
+    )
+    names = [partner.name for partner in listed.partners if partner.id == partner_id]
+    return ActionConfirmation(
+        title="Suspend this partner?",
+        button="Suspend partner",
+        back=PATH,
+        facts=(("Partner", names[0] if names else "unknown"), ("Id", partner_id)),
+        warning="All its keys stop working at once. Payments that are confirmed are completed.",
+    )
+
+
 async def set_partner_status(console_request: ConsoleRequest) -> PlainResponse:
     """Suspend or activate a partner."""
     request = partner_pb2.SetPartnerStatusRequest(
@@ -71,11 +90,47 @@ async def create_key(console_request: ConsoleRequest) -> PlainResponse:
     )
 
 
+async def confirm_revoke_key(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before an API key is revoked."""
+    key_id = console_request.form.text("key")
+    listed = await console_request.call(
+        "OperatorService.ListApiKeys", partner_pb2.ListApiKeysRequest()
+    )
+    facts = [
+        (("Partner", key.partner_id or "a wallet"), ("Ends in", key.last4))
+        for key in listed.keys
+        if key.key_id == key_id
+    ]
+    return ActionConfirmation(
+        title="Revoke this API key?",
+        button="Revoke key",
+        back=PATH,
+        facts=(("Key", key_id), *(facts[0] if facts else ())),
+        warning="Its calls are refused at once and its sessions end. This cannot be undone.",
+    )
+
+
 async def revoke_key(console_request: ConsoleRequest) -> PlainResponse:
     """Revoke an API key permanently."""
     request = partner_pb2.RevokeApiKeyRequest(key_id=console_request.form.text("key"))
     await console_request.call("OperatorService.RevokeApiKey", request)
     return console_request.redirect_to(PATH)
+
+
+async def confirm_revoke_wallet(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before a wallet is revoked."""
+    app_id = console_request.form.text("app")
+    listed = await console_request.call(
+        "OperatorService.ListWallets", partner_pb2.ListWalletsRequest()
+    )
+    names = [wallet.name for wallet in listed.wallets if wallet.app_id == app_id]
+    return ActionConfirmation(
+        title="Revoke this wallet?",
+        button="Revoke wallet",
+        back=PATH,
+        facts=(("Wallet", names[0] if names else "unknown"), ("App id", app_id)),
+        warning="It can confirm no payment from now on. This cannot be undone.",
+    )
 
 
 async def revoke_wallet(console_request: ConsoleRequest) -> PlainResponse:

@@ -11,6 +11,7 @@ from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.errors import validation_error
 from florin_server.domain.ledger.accounts import SINGLE_ACCOUNTS, LedgerAccountKind, parse_kind
+from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import FormValues, group_fields
 from florin_server.web.console.site import ConsoleRequest
 
@@ -53,6 +54,26 @@ class LedgerAccountList:
     after: str = ""
 
 
+# in the order of the page
+_GROUP_NAMES = {
+    LedgerAccountKind.WALLET: "Your wallets",
+    LedgerAccountKind.MERCHANT: "Owed to merchants",
+    LedgerAccountKind.HELD: "Held from blocked payers",
+    LedgerAccountKind.INCOME: "Earned",
+    LedgerAccountKind.EXPENSE: "Spent",
+    LedgerAccountKind.EXTERNAL: "Buyers and others outside",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerGroup:
+    """The balances of one kind of account; `totals` are of assets that several lines have."""
+
+    name: str
+    lines: list[BalanceLine]
+    totals: list[BalanceLine]
+
+
 async def show(console_request: ConsoleRequest) -> PlainResponse:
     """Show the balances of all accounts; on request, verify them against every chain."""
     checked = None
@@ -65,7 +86,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     return console_request.render_page(
         "operator/books",
         "Books",
-        lines=summarize_balances(balances),
+        groups=group_lines(summarize_balances(balances)),
         listed=list_accounts(balances, query) if query.text("kind") else None,
         kinds=_GROUPED_KINDS,
         checked=checked,
@@ -109,6 +130,30 @@ def summarize_balances(balances: Iterable[ledger_pb2.LedgerBalance]) -> list[Bal
     return sorted(lines, key=lambda line: (line.name, line.asset))
 
 
+def group_lines(lines: Iterable[BalanceLine]) -> list[LedgerGroup]:
+    """Return the lines by kind of account; a kind with several lines of an asset has its total."""
+    by_kind: dict[LedgerAccountKind, list[BalanceLine]] = {}
+    for line in lines:
+        kind = LedgerAccountKind(line.name) if line.link else parse_kind(line.name)
+        by_kind.setdefault(kind, []).append(line)
+    return [
+        LedgerGroup(_GROUP_NAMES[kind], by_kind[kind], _sum_lines(by_kind[kind]))
+        for kind in _GROUP_NAMES
+        if kind in by_kind
+    ]
+
+
+def _sum_lines(lines: Iterable[BalanceLine]) -> list[BalanceLine]:
+    amounts: dict[str, list[int]] = {}
+    for line in lines:
+        amounts.setdefault(line.asset, []).append(int(line.amount))
+    return [
+        BalanceLine("", asset, str(sum(values)))
+        for asset, values in sorted(amounts.items())
+        if len(values) > 1
+    ]
+
+
 def list_accounts(
     balances: Iterable[ledger_pb2.LedgerBalance], query: FormValues
 ) -> LedgerAccountList:
@@ -145,6 +190,22 @@ def list_accounts(
 
 def _build_link(**query: str) -> str:
     return f"{PATH}?{urlencode({name: value for name, value in query.items() if value})}"
+
+
+async def confirm_difference(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before a difference is booked."""
+    form = console_request.form
+    return ActionConfirmation(
+        title="Book this difference as your deposit?",
+        button="Book as deposit",
+        back=f"{PATH}?check=1",
+        facts=(
+            ("Account", form.text("account")),
+            ("Asset", console_request.console.formatter.asset_name(form.text("asset"))),
+            ("Note", form.text("note") or "none"),
+        ),
+        warning="Book it only if the money is yours. Entries of the ledger are never changed.",
+    )
 
 
 async def book_difference(console_request: ConsoleRequest) -> PlainResponse:

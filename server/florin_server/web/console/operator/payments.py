@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from urllib.parse import quote
-
 from florin.v1 import ledger_pb2, listing_pb2, partner_pb2, trace_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
+from florin_server.web.console.list_controls import build_controls, count_statuses
 from florin_server.web.console.listing import (
     FILE_ROWS_MAX,
     PAGE_ROWS,
@@ -16,7 +15,9 @@ from florin_server.web.console.listing import (
     list_filter_choices,
     list_row_states,
 )
+from florin_server.web.console.payment_links import find_explorer_url
 from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.console.timeline import list_traced_steps
 
 PATH = "/console/payments"
 PAYMENT_PATH = "/console/payments/{payment_id}"
@@ -36,6 +37,9 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     response = listing_pb2.ListPaymentsResponse()
     if request.partner_id:
         response = await console_request.call(_LIST, request)
+    counts = await count_statuses(
+        console_request, request.partner_id, request.filter, live=request.live
+    )
     return console_request.render_page(
         "payments",
         "Payments",
@@ -45,6 +49,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         partners=partners.partners,
         choices=list_filter_choices(console_request, live=request.live),
         path=PATH,
+        **build_controls(filters, counts),
     )
 
 
@@ -83,18 +88,12 @@ async def show_payment(console_request: ConsoleRequest) -> PlainResponse:
         f"Payment {console_request.console.formatter.short(traced.payment.payment_id)}",
         payment=traced.payment,
         partner=traced.partner_id,
-        events=traced.events,
+        steps=list_traced_steps(
+            console_request.console.formatter, traced.events, traced.payment.refunds
+        ),
+        explorer=find_explorer_url(console_request, traced.payment),
         transactions=traced.transactions,
         entries=booked.entries,
-    )
-
-
-async def find_payment(console_request: ConsoleRequest) -> PlainResponse:
-    """Redirect to the page of a payment by its id or link."""
-    return console_request.redirect_to(
-        PAYMENT_PATH.format(
-            payment_id=quote(console_request.query.get("id", "").strip(), "") or "none"
-        )
     )
 
 

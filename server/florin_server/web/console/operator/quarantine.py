@@ -5,6 +5,7 @@ from __future__ import annotations
 from florin.v1 import quarantine_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
+from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/quarantine"
@@ -25,6 +26,18 @@ async def retry(console_request: ConsoleRequest) -> PlainResponse:
     request = quarantine_pb2.RetryQuarantinedItemRequest(item_id=console_request.form.text("item"))
     await console_request.call("OperatorService.RetryQuarantinedItem", request)
     return console_request.redirect_to(PATH)
+
+
+async def confirm_resolve(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before an item is resolved for good."""
+    form = console_request.form
+    return ActionConfirmation(
+        title="Resolve this item?",
+        button="Resolve item",
+        back=PATH,
+        facts=(("Item", form.text("item")), ("Note", form.text("note"))),
+        warning="No worker processes it any more. Resolve it only if its work is done.",
+    )
 
 
 async def resolve(console_request: ConsoleRequest) -> PlainResponse:

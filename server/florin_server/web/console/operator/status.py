@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from florin.v1 import condition_pb2, ledger_pb2, system_pb2
+from florin.v1 import ledger_pb2, system_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.ledger.accounts import wallet
+from florin_server.web.console.confirmation import ActionConfirmation
+from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import all_balances
 from florin_server.web.console.site import ROOT, ConsoleRequest
-
-_OK = condition_pb2.CONDITION_STATE_OK
 
 
 async def show(console_request: ConsoleRequest) -> PlainResponse:
@@ -24,26 +24,37 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     )
     # this page leaves out accounts of buyers and merchants: there can be many
     wallets = await all_balances(console_request, ledger_pb2.ACCOUNT_KIND_WALLET)
-    alarms = [
-        *(("", condition) for condition in _list_alarms(system.conditions)),
-        *(
-            (chain.chain_id, condition)
-            for chain in system.chains
-            for condition in _list_alarms(chain.conditions)
-        ),
-    ]
-    alarms.sort(key=lambda item: -item[1].state)
     return console_request.render_page(
         "operator/status",
         "Status",
         system=system,
-        alarms=alarms,
+        alarms=list_alarms(console_request.console.formatter, system),
         executors=senders.executors,
         coins={
             executor.id: _list_account_balances(wallets, executor.id)
             for executor in senders.executors
         },
         burn=await all_balances(console_request, ledger_pb2.ACCOUNT_KIND_EXPENSE),
+    )
+
+
+async def confirm_pause(console_request: ConsoleRequest) -> ActionConfirmation:
+    """Ask before an executor is paused."""
+    executor_id = console_request.form.text("executor")
+    listed = await console_request.call(
+        "OperatorService.ListExecutors", system_pb2.ListExecutorsRequest()
+    )
+    executors = [executor for executor in listed.executors if executor.id == executor_id]
+    return ActionConfirmation(
+        title="Pause this executor?",
+        button="Pause executor",
+        back=ROOT,
+        facts=(
+            ("Account", executor_id),
+            *(("Open transactions", str(executor.open_transactions)) for executor in executors),
+        ),
+        warning="Confirmed payments and payouts wait until you resume it. Authorizations of "
+        "buyers can end meanwhile.",
     )
 
 
@@ -59,10 +70,6 @@ async def resume(console_request: ConsoleRequest) -> PlainResponse:
     request = system_pb2.ResumeExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.ResumeExecutor", request)
     return console_request.redirect_to(ROOT)
-
-
-def _list_alarms(conditions: Iterable[condition_pb2.Condition]) -> list[condition_pb2.Condition]:
-    return [condition for condition in conditions if condition.state != _OK]
 
 
 def _list_account_balances(

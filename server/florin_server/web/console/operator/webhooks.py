@@ -5,6 +5,7 @@ from __future__ import annotations
 from florin.v1 import webhook_admin_pb2, webhook_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
+from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/webhooks"
@@ -32,6 +33,19 @@ async def show_attempts(console_request: ConsoleRequest) -> PlainResponse:
         "operator/webhook",
         f"Endpoint {endpoint_id}",
         attempts=past.attempts,
+    )
+
+
+async def confirm_pause(console_request: ConsoleRequest) -> ActionConfirmation | None:
+    """Ask before an endpoint is paused; resuming needs no question."""
+    if console_request.form.text("paused") != "1":
+        return None
+    return ActionConfirmation(
+        title="Pause this endpoint?",
+        button="Pause endpoint",
+        back=PATH,
+        facts=(("Endpoint", console_request.get_path_variable("endpoint_id")),),
+        warning="The events of its owner are queued until it is resumed. Nothing is lost.",
     )
 
 

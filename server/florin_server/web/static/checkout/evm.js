@@ -37,9 +37,10 @@ const SWITCH_MS = 10_000;
 const SWITCH_LOOK_MS = 250;
 const BALANCE_OF = "0x70a08231";
 
-/** Reports each wallet once. @param {(wallet: Wallet) => void} onWallet */
+const providers = new Set();
+
+/** Reports each wallet once, also if it is called again. @param {(wallet: Wallet) => void} onWallet */
 export function discover(onWallet) {
-  const providers = new Set();
   addEventListener("eip6963:announceProvider", (event) => {
     const { info, provider } = /** @type {CustomEvent} */ (event).detail ?? {};
     if (typeof provider?.request !== "function" || providers.has(provider)) return;
@@ -49,7 +50,9 @@ export function discover(onWallet) {
   dispatchEvent(new Event("eip6963:requestProvider"));
   // at most one wallet does not announce itself
   const { ethereum } = /** @type {Window & {ethereum?: Provider}} */ (window);
-  if (providers.size === 0 && typeof ethereum?.request === "function") onWallet(wallet("", "", ethereum));
+  if (providers.size > 0 || typeof ethereum?.request !== "function") return;
+  providers.add(ethereum);
+  onWallet(wallet("", "", ethereum));
 }
 
 /** @param {unknown} value */

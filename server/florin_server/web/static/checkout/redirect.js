@@ -35,13 +35,16 @@ function leave() {
   const link = document.getElementById("back");
   const count = document.getElementById("count");
   const stay = document.getElementById("stay");
-  if (place === null || count === null || stay === null || !(link instanceof HTMLAnchorElement)) return;
+  const said = document.getElementById("said");
+  if (place === null || count === null || stay === null || said === null || !(link instanceof HTMLAnchorElement)) return;
+  if (pageData.status !== "succeeded" && pageData.status !== "failed") return;
   // while the buyer's money can still be on its way, the page about it stays open
-  if (pageData.status !== "succeeded" && (pageData.waits || hasSent())) return;
+  if (pageData.waits || (pageData.status === "failed" && hasSent())) return;
   if (stays()) return;
   let left = SECONDS;
+  const text = () => translate("redirect", { merchant: pageData.merchant, time: duration(left) });
   const show = () => {
-    count.textContent = translate("redirect", { merchant: pageData.merchant, time: duration(left) });
+    count.textContent = text();
   };
   const counting = setInterval(() => {
     left -= 1;
@@ -49,14 +52,16 @@ function leave() {
     clearInterval(counting);
     location.replace(link.href);
   }, 1000);
-  link.textContent = translate("continue");
   stay.addEventListener("click", () => {
     clearInterval(counting);
     place.hidden = true;
+    said.textContent = "";
     link.focus();
   });
   show();
   place.hidden = false;
+  // screen readers hear it once, and not every second
+  said.textContent = text();
 }
 
 tellApp();

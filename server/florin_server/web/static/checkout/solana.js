@@ -21,10 +21,11 @@ const CLUSTERS = new Map([
   ["solana:4uhcVJyU9pJkvQyS88uRDiswHXSCkY3z", "solana:testnet"],
 ]);
 
-/** Reports each wallet once. @param {(wallet: Wallet) => void} onWallet */
+const registered = new Set();
+
+/** Reports each wallet once, also if it is called again. @param {(wallet: Wallet) => void} onWallet */
 export function discover(onWallet) {
   if (!pageData.chains.some((chain) => chain.id.startsWith("solana:"))) return;
-  const registered = new Set();
   const api = Object.freeze({
     /** @param {Standard[]} wallets */
     register(...wallets) {

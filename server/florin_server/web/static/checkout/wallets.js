@@ -12,8 +12,12 @@ import * as solana from "./solana.js";
  * @typedef {import("./page.js").State} State
  */
 
-const place = /** @type {HTMLElement} */ (document.getElementById("wallets"));
-const step = /** @type {HTMLElement} */ (document.getElementById("step"));
+/** @param {string} id */
+const find = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
+const here = find("here");
+const place = find("wallets");
+const step = find("step");
+const asked = find("asked");
 /** @type {Wallet[]} */
 const wallets = [];
 // the first and the longest delay between two checks whether the form was sent
@@ -36,6 +40,8 @@ let unwatch;
 /** @type {(state: State) => void} */
 let showState;
 let working = false;
+// the wallets are listed, and not a step after that
+let picking = false;
 // counts the steps shown: a waiting function stops when the buyer moved on
 let steps = 0;
 
@@ -48,24 +54,60 @@ function element(tag, text, style = "") {
 }
 
 /** @param {string} text @param {() => void} pressed @param {string} [style] */
-function button(text, pressed, style = "") {
+function button(text, pressed, style = "button wide") {
   const node = /** @type {HTMLButtonElement} */ (element("button", text, style));
   node.type = "button";
   node.addEventListener("click", pressed);
   return node;
 }
 
-/** @param {string} text @param {...HTMLElement} parts */
-function show(text, ...parts) {
+/** Shows a step. @param {"lists" | "asks" | "fails"} mode @param {string} text @param {...Node} parts */
+function show(mode, text, ...parts) {
   steps += 1;
+  picking = false;
+  here.dataset.mode = mode;
+  asked.hidden = mode !== "asks";
   step.textContent = text;
-  const list = element("ul", "", "choices");
-  list.append(...parts.map((part) => {
-    const item = document.createElement("li");
-    item.append(part);
-    return item;
+  place.replaceChildren(...parts);
+}
+
+/** Returns the picture that a wallet announces, or its initial. @param {Wallet} wallet */
+function tile(wallet) {
+  const node = element("span", "", "tile soft");
+  node.setAttribute("aria-hidden", "true");
+  // the page's policy allows only inline pictures of wallets
+  if (/^data:image\/(png|svg\+xml|webp|jpeg|gif)[;,]/.test(wallet.icon)) {
+    const icon = document.createElement("img");
+    icon.src = wallet.icon;
+    icon.alt = "";
+    node.append(icon);
+  } else {
+    node.textContent = nameOf(wallet).slice(0, 1);
+  }
+  return node;
+}
+
+/** @param {Wallet} wallet */
+const nameOf = (wallet) => wallet.name || translate("unnamed");
+
+/** Locks the page while a wallet is asked. @param {Wallet} wallet @param {string} text @param {...Node} parts */
+function ask(wallet, text, ...parts) {
+  working = true;
+  show("asks", text, ...parts);
+  asked.replaceChildren(tile(wallet));
+}
+
+/** Returns a list of names and values. @param {...[string, string]} rows */
+function facts(...rows) {
+  const list = element("dl", "", "facts");
+  list.append(...rows.map(([name, value]) => {
+    const row = element("div", "");
+    const text = element("dd", "");
+    text.append(element("bdi", value));
+    row.append(element("dt", name), text);
+    return row;
   }));
-  place.replaceChildren(...(parts.length > 0 ? [list] : []));
+  return list;
 }
 
 /** Returns an amount to its last digit that is not zero. @param {bigint} value @param {number} decimals */
@@ -105,73 +147,124 @@ function reason(error, sent = false, option) {
 function choose() {
   working = false;
   unwatch?.();
-  if (wallets.length === 0) return show(translate("none"));
-  return show(translate("pick"), ...wallets.map((wallet) => {
-    const pressed = button(wallet.name || translate("unnamed"), () => void connect(wallet));
-    // the page's policy allows only inline pictures of wallets
-    if (/^data:image\/(png|svg\+xml|webp|jpeg|gif)[;,]/.test(wallet.icon)) {
-      const icon = document.createElement("img");
-      icon.src = wallet.icon;
-      icon.alt = "";
-      icon.width = icon.height = 24;
-      pressed.prepend(icon);
-    }
-    return pressed;
-  }));
+  if (wallets.length === 0) {
+    const downloads = /** @type {HTMLTemplateElement} */ (find("downloads")).content.cloneNode(true);
+    show("lists", translate("none"), button(translate("look"), look, "button primary big wide"), downloads, ways());
+  } else {
+    show("lists", translate("pick"), ...wallets.map((wallet) => {
+      const pressed = button("", () => void connect(wallet), "button row");
+      pressed.append(tile(wallet), element("bdi", nameOf(wallet)));
+      return pressed;
+    }), ways());
+  }
+  picking = true;
 }
+
+/** Looks for wallets that were installed or unlocked meanwhile. */
+function look() {
+  evm.discover(add);
+  solana.discover(add);
+  if (wallets.length === 0) choose();
+}
+
+/** Returns to the ways to pay. */
+const ways = () => button(translate("ways"), () => {
+  working = false;
+  unwatch?.();
+  show("lists", "");
+  here.hidden = true;
+  find("ways").hidden = false;
+  find("choose").focus();
+}, "button bare wide");
 
 /** @param {Wallet} wallet @param {string} [before] why the step is repeated */
 async function connect(wallet, before = "") {
-  working = true;
-  show(before || translate("answer", { wallet: wallet.name || translate("unnamed") }));
+  ask(wallet, before || translate("answer", { wallet: nameOf(wallet) }), other());
+  let mine = steps;
   try {
     const accounts = await wallet.accounts();
+    if (steps !== mine) return;
     if (accounts.length === 0) throw new evm.WalletError("no_accounts");
     unwatch?.();
     // the account can change while the buyer views options, not while the wallet signs
     unwatch = wallet.watch(() => {
       if (!working) void connect(wallet, translate("account_changed"));
     });
-    if (!before) show(translate("loading"));
+    if (!before) ask(wallet, translate("loading"), other());
+    mine = steps;
     const options = await api.options(accounts);
+    if (steps !== mine) return;
     if (options.length === 0) throw new evm.WalletError("no_options");
-    const facts = await Promise.all(options.map((option) => wallet.facts(option).catch(() => ({}))));
+    const known = await Promise.all(options.map((option) => wallet.facts(option).catch(() => ({}))));
+    if (steps !== mine) return;
     working = false;
-    offer(wallet, options, facts, before);
+    offer(wallet, options, known, before);
   } catch (error) {
-    working = false;
-    show(reason(error), button(translate("again"), () => void connect(wallet), "main-action"), other());
+    if (steps !== mine) return;
+    fail(wallet, reason(error));
   }
+}
+
+/** Shows what went wrong, and how to go on. @param {Wallet} wallet @param {string} text */
+function fail(wallet, text) {
+  working = false;
+  show("fails", text, button(translate("again"), () => void connect(wallet), "button primary big wide"), other());
 }
 
 const other = () => button(translate("other"), choose);
 
-/** @param {Wallet} wallet @param {Option[]} options @param {import("./evm.js").Facts[]} facts @param {string} before */
-function offer(wallet, options, facts, before) {
-  show(before || translate("choose"), ...options.map((option, at) => {
-    const card = element("div", "", "choice");
-    const address = option.account.split(":")[2] ?? "";
-    const short = `${address.slice(0, 6)}…${address.slice(-4)}`;
-    card.append(
-      button(translate("pay", { amount: amount(option) }), () => void pay(wallet, option), "main-action"),
-      element("p", `${option.amount.display.networkName ?? ""} · ${translate("from", { account: short })}`),
-      ...costs(option, facts[at] ?? {}).map((line) => element("p", line, "quiet")),
-    );
-    return card;
-  }), other());
+/** @param {Wallet} wallet @param {Option[]} options @param {import("./evm.js").Facts[]} known @param {string} before */
+function offer(wallet, options, known, before) {
+  let chosen = /** @type {Option} */ (options[0]);
+  const account = element("div", "", "account");
+  const who = element("p", "");
+  const address = chosen.account.split(":")[2] ?? "";
+  who.append(element("b", nameOf(wallet)), document.createElement("br"), element("span", `${address.slice(0, 6)}…${address.slice(-4)}`, "small quiet mono"));
+  account.append(tile(wallet), who, button(translate("other"), choose, "button bare"));
+  const submit = button("", () => void pay(wallet, chosen), "button primary big wide");
+  /** @param {Option} option */
+  const take = (option) => {
+    chosen = option;
+    submit.textContent = translate("pay", { amount: amount(option) });
+  };
+  const list = element("fieldset", "", "options");
+  list.setAttribute("aria-labelledby", "step");
+  list.append(...options.map((option, at) => card(option, known[at] ?? {}, at === 0, take)));
+  const bar = element("div", "", "paybar");
+  bar.append(submit, element("p", translate("safe"), "assure"));
+  take(chosen);
+  show("lists", before || translate("choose"), account, list, bar);
 }
 
-/** Returns lines about the fee, balance and duration of an option. @param {Option} option @param {import("./evm.js").Facts} facts */
-function costs(option, facts) {
+/** Returns an option as a radio button. @param {Option} option @param {import("./evm.js").Facts} known @param {boolean} first @param {(option: Option) => void} take */
+function card(option, known, first, take) {
+  const label = element("label", "", "option");
+  const input = document.createElement("input");
+  input.type = "radio";
+  input.name = "option";
+  input.checked = first;
+  input.addEventListener("change", () => take(option));
+  const { assetSymbol, networkName } = option.amount.display;
+  const name = element("span", "");
+  name.append(element("b", assetSymbol), " ", element("span", networkName ?? "", "quiet"));
+  // the picture of the asset is in the list of what is accepted
+  const listed = [...document.querySelectorAll(".offer")].find((item) => item instanceof HTMLElement && item.dataset.unit === option.amount.unit);
+  const coin = listed?.querySelector(".coin")?.cloneNode(true) ?? element("span", assetSymbol.slice(0, 1), "tile soft");
+  label.append(input, coin, name, element("bdi", amount(option), "end"), element("span", costs(option, known).join(" · "), "sub"));
+  return label;
+}
+
+/** Returns the balance, fee and duration of an option. @param {Option} option @param {import("./evm.js").Facts} known */
+function costs(option, known) {
   const lines = [];
-  if (facts.balance !== undefined) lines.push(translate("balance", { amount: amount(option, facts.balance) }));
+  if (known.balance !== undefined) lines.push(translate("balance", { amount: amount(option, known.balance) }));
   const methods = option.actions.map((action) => action.data.method);
   // on EVM chains a build resolves to a transaction that the wallet sends
   const built = option.account.startsWith("eip155:") && option.actions.some((action) => action.type === "build");
   const sends = built || methods.includes("eth_sendTransaction");
-  if (facts.fee !== undefined) {
+  if (known.fee !== undefined) {
     const chain = pageData.chains.find(({ id }) => option.account.startsWith(`${id}:`));
-    lines.push(translate("fee_about", { amount: `${number(facts.fee, 18)} ${chain?.coin ?? ""}` }));
+    lines.push(translate("fee_about", { amount: `${number(known.fee, 18)} ${chain?.coin ?? ""}` }));
   } else {
     lines.push(translate(sends ? "fee" : "no_fee"));
   }
@@ -191,14 +284,14 @@ async function pay(wallet, option) {
 /** Shows the link to the form, and continues automatically once the form was sent.
  * @param {Wallet} wallet @param {Option} option @param {string} url */
 function details(wallet, option, url) {
-  const form = /** @type {HTMLAnchorElement} */ (element("a", translate("details_open"), "button main-action"));
+  const form = /** @type {HTMLAnchorElement} */ (element("a", translate("details_open"), "button primary big wide"));
   form.href = url;
   form.target = "_blank";
   form.rel = "noopener noreferrer";
   form.addEventListener("click", () => {
     step.textContent = translate("details_wait");
   });
-  show(translate("details", { merchant: pageData.merchant }), form, button(translate("details_done"), () => void checkForm(true)), other());
+  show("lists", translate("details", { merchant: pageData.merchant }), form, button(translate("details_done"), () => void checkForm(true)), other());
   const mine = steps;
   let asking = false;
   let wait = DETAILS_MS;
@@ -244,28 +337,33 @@ function details(wallet, option, url) {
 
 /** @param {Wallet} wallet @param {Option} option */
 async function carryOut(wallet, option) {
-  working = true;
-  const prompt = translate("answer", { wallet: wallet.name || translate("unnamed") });
-  show(onSolana(option) ? `${prompt} ${translate("soon")}` : prompt);
+  const text = translate("confirm", { wallet: nameOf(wallet) });
+  const rows = facts([translate("amount"), amount(option)], [translate("network"), option.amount.display.networkName ?? ""]);
+  // the wallet cannot be stopped: what it signs after a cancel is dropped, what it sends is kept
+  ask(wallet, text, rows, button(translate("cancel"), () => void connect(wallet)));
+  step.append(" ", element("span", translate(onSolana(option) ? "soon" : "confirm_text"), "hint"));
+  const mine = steps;
   /** @type {string[]} */
   const outputs = [];
   let sent = false;
   let sends = false;
   try {
     for (const action of await api.actions(option)) {
+      if (steps !== mine) return;
       await wallet.ready(option);
+      if (steps !== mine) return;
       sends = action.data.method === "eth_sendTransaction";
       outputs.push(await wallet.run(action));
+      if (steps !== mine && !sends) return;
       noteSent();
       sent ||= sends;
       sends = false;
     }
   } catch (error) {
-    working = false;
     // a wallet that fails while sending may have sent the transaction
     if (sends && !(error instanceof evm.WalletError)) noteSent();
-    const approved = sent ? ` ${translate("approved")}` : "";
-    show(reason(error) + approved, button(translate("again"), () => void connect(wallet), "main-action"), other());
+    if (steps !== mine) return;
+    fail(wallet, reason(error) + (sent ? ` ${translate("approved")}` : ""));
     return;
   }
   await handIn(wallet, option, outputs, sent);
@@ -273,33 +371,34 @@ async function carryOut(wallet, option) {
 
 /** @param {Wallet} wallet @param {Option} option @param {string[]} outputs @param {boolean} sent */
 async function handIn(wallet, option, outputs, sent) {
-  working = true;
-  show(translate("handing"));
+  ask(wallet, translate("handing"));
   try {
     const state = await api.confirm(option, outputs);
     unwatch?.();
-    show("");
+    show("lists", "");
     showState(state);
   } catch (error) {
     working = false;
     const lost = error instanceof api.ApiError && error.code === "unreachable";
-    const again = lost || sent
-      ? button(translate("again"), () => void handIn(wallet, option, outputs, sent), "main-action")
-      : button(translate("again"), () => void connect(wallet), "main-action");
-    show(reason(error, sent, option), again, ...(sent ? [] : [other()]));
+    const again = lost || sent ? () => void handIn(wallet, option, outputs, sent) : () => void connect(wallet);
+    const primary = button(translate("again"), again, "button primary big wide");
+    show("fails", reason(error, sent, option), primary, ...(sent ? [] : [other()]));
   }
+}
+
+/** @param {Wallet} wallet */
+function add(wallet) {
+  wallets.push(wallet);
+  if (picking) choose();
 }
 
 /** Finds the wallets, and lets the buyer choose.
  * @param {(state: State) => void} apply shows the payment's state after it changed */
 export function begin(apply) {
   showState = apply;
-  const add = (/** @type {Wallet} */ wallet) => {
-    wallets.push(wallet);
-    if (!working && place.querySelector(".choice") === null) choose();
-  };
+  find("ways").hidden = true;
+  here.hidden = false;
   choose();
-  evm.discover(add);
-  solana.discover(add);
+  if (wallets.length === 0) look();
   step.focus();
 }

@@ -1,23 +1,19 @@
 // Follows one payment: updates its status, and shows a link to the other changes.
-export {};
+import {replacePill} from "./pills.js";
 
-/** @typedef {{status: string, badgeClass: string, isFinal: boolean}} State */
+/** @typedef {{status: string, isFinal: boolean}} State */
 
 const section = document.getElementById("payment");
-const badge = document.querySelector("#state .badge");
+const holder = document.getElementById("state");
 const again = document.getElementById("again");
 const address = section?.dataset["events"];
 
-if (address && badge && again) {
+if (address && holder && again) {
   const source = new EventSource(address);
   source.addEventListener("status", (event) => {
     /** @type {State} */
     const state = JSON.parse(event.data);
-    if (badge.textContent !== state.status) {
-      badge.textContent = state.status;
-      badge.className = `badge ${state.badgeClass}`;
-      again.hidden = false;
-    }
+    if (replacePill(holder, state.status)) again.hidden = false;
     if (state.isFinal) source.close();
   });
 }

@@ -1,7 +1,7 @@
 // Updates the statuses in an open table, and reports new payments.
-export {};
+import {replacePill} from "./pills.js";
 
-/** @typedef {{id: string, status: string, badgeClass: string}} Row */
+/** @typedef {{id: string, status: string}} Row */
 
 const EVERY_MS = 5000;
 // long lists take longer: an open page keeps the service busy for at most a fiftieth of the time
@@ -18,12 +18,10 @@ function announce(text) {
 function show(rows) {
   let unknown = 0;
   for (const row of rows) {
-    const cell = table?.querySelector(`tr[data-id="${CSS.escape(row.id)}"] .state .badge`);
+    const cell = table?.querySelector(`tr[data-id="${CSS.escape(row.id)}"] .now`);
     if (!cell) {
       unknown += 1;
-    } else if (cell.textContent !== row.status) {
-      cell.textContent = row.status;
-      cell.className = `badge ${row.badgeClass}`;
+    } else if (replacePill(cell, row.status)) {
       announce(`A payment changed to: ${row.status}.`);
     }
   }

@@ -1,0 +1,73 @@
+// Shows times in the reader's zone, copies values, and moves to the search with "/".
+export {};
+
+const AGES = [
+  {size: 86400, unit: "d"},
+  {size: 3600, unit: "h"},
+  {size: 60, unit: "min"},
+  {size: 1, unit: "s"},
+];
+const MONTH_S = 30 * 86400;
+const EVERY_MS = 10_000;
+// by the clock of the service, which ages are measured with: the browser's can be off
+const loaded = document.getElementById("loaded");
+const loadedMs = loaded instanceof HTMLTimeElement ? Date.parse(loaded.dateTime) : Date.now();
+const whole = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "medium"});
+const day = new Intl.DateTimeFormat(undefined, {dateStyle: "medium"});
+
+/** @param {Date} at */
+function describeAge(at) {
+  const seconds = Math.floor((loadedMs + performance.now() - at.getTime()) / 1000);
+  if (seconds < 0 || seconds > MONTH_S) return day.format(at);
+  const age = AGES.find(({size}) => seconds >= size);
+  return age ? `${Math.floor(seconds / age.size)} ${age.unit} ago` : "now";
+}
+
+function showTimes() {
+  for (const element of document.querySelectorAll("time[datetime]")) {
+    if (!(element instanceof HTMLTimeElement)) continue;
+    const at = new Date(element.dateTime);
+    if (Number.isNaN(at.getTime())) continue;
+    const text = element.classList.contains("ago") ? describeAge(at) : whole.format(at);
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+function showZone() {
+  const zone = document.getElementById("zone");
+  const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && name !== "UTC") zone.textContent = `${name}; a time shows UTC when you point at it`;
+}
+
+/** @param {string} text */
+function announce(text) {
+  const copied = document.getElementById("copied");
+  if (copied) copied.textContent = text;
+}
+
+/** @param {MouseEvent} event */
+async function copy(event) {
+  const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
+  if (!(button instanceof HTMLElement)) return;
+  announce("");
+  try {
+    await navigator.clipboard.writeText(button.dataset["copy"] ?? "");
+    announce("Copied.");
+  } catch {
+    announce("The browser did not allow copying.");
+  }
+}
+
+/** @param {KeyboardEvent} event */
+function find(event) {
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey) return;
+  if (event.target instanceof Element && event.target.closest("input, select, textarea")) return;
+  event.preventDefault();
+  document.getElementById("find")?.focus();
+}
+
+showTimes();
+showZone();
+setInterval(showTimes, EVERY_MS);
+document.addEventListener("click", copy);
+document.addEventListener("keydown", find);
