@@ -68,6 +68,8 @@ async def _past(desk: ServiceHarness) -> Office:
     await _blocked(desk, shop)
     desk.clock.advance(60)
     await desk.rest.call("POST", CREATE, tenant.headers, {"amount": USD, "referenceId": "order-1"})
+    # pages say how long ago that was, and take a few seconds
+    desk.clock.advance(90)
     return Office(desk, tenant, paid, refundable)
 
 
