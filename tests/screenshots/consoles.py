@@ -63,6 +63,7 @@ async def _past(desk: ServiceHarness) -> Office:
     desk.clock.advance(_STEP_S)
     paid = await shop.create_paid_payment(EvmTestWallet(key=b"\2" * 32), USD)
     await shop.refund(paid)
+    desk.clock.advance(60)
     refundable = await shop.create_paid_payment(EvmTestWallet(key=b"\4" * 32), USD)
     desk.clock.advance(_STEP_S)
     await _blocked(desk, shop)
