@@ -420,7 +420,7 @@ async def test_details_and_refunds_of_a_payment_meet_the_guidelines_opened(desk,
     await page.get_by_text("Payment details").click()
     await expect(page.get_by_text("Refunded on")).to_be_visible()
     for scheme in ("light", "dark"):
-        await page.emulate_media(color_scheme=scheme)
+        await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
         assert await list_violations(page) == [], scheme
     assert await overflow(page) <= 0
 
@@ -452,7 +452,7 @@ async def test_the_languages_of_a_receipt_are_in_its_column(desk, browser, width
         # in a tab of its own: the first one still follows its form, or reloads at the end
         page = await person.open(f"{desk.rest.base}/{payment_id}/receipt")
         for scheme in ("light", "dark"):
-            await page.emulate_media(color_scheme=scheme)
+            await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             assert await list_violations(page) == [], scheme
         assert await overflow(page) <= 0
         card = await page.locator("main .panel").first.bounding_box()

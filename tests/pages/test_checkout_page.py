@@ -369,7 +369,7 @@ async def test_page_shows_the_order_and_the_support_contact(desk):
     assert 'href="mailto:help@tea.example"' in page
     assert 'href="https://tea.example/help" rel="noreferrer">Contact' in page
     assert "Order of &lt;script&gt;" in page
-    # the shop's own notes and its reference are for nobody else
+    # the shop's own notes and its reference are for no one else
     assert "m4rgin" not in page
     assert ORDER["referenceId"] not in page
     assert HOSTILE_TEXT not in page
@@ -401,14 +401,14 @@ async def test_return_link_is_given_after_the_end_only(desk, query, link, needs_
     # links of the page keep the options, those to other languages too
     for part in query.split("&") if link is not None else ():
         links = re.findall(r'(?:href|action)="([^"]*)"', before)
-        kept = [url for url in links if html.escape(part) in url]
-        assert len(kept) > len(LANGUAGES)
+        page_links = [url for url in links if html.escape(part) in url]
+        assert len(page_links) > len(LANGUAGES)
     path = f"/v1/payments/{payment_id}/cancel"
     assert (await desk.ask("POST", path, desk.rest.merchant)).status == 200
     page = (await desk.ask("GET", f"/{payment_id}?{query}")).text
     (app,) = re.findall(r'href="([^"]*)" rel="noreferrer"><span>Back to the app', page) or [None]
     assert (app and html.unescape(app)) == (link and link.format(id=payment_id))
-    # the shop's own address comes first, and is the one that the page may open by itself
+    # the shop's own address comes first, and is the one that the page may open automatically
     assert back_of(page) == [f"https://shop.example/end?payment_id={payment_id}"]
     assert '"><script>' not in page
     if link is not None:

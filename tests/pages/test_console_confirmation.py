@@ -52,7 +52,7 @@ async def test_refund_shows_what_it_sends_and_then_sends_that(desk, person):
     facts = dict(re.findall(r"<dt>([^<]+)</dt><dd><bdi>([^<]*)</bdi>", prompt.text))
     assert facts["You send"] == "2.500000\u00a0tUSD"
     assert facts["Value when paid"] == "2.50\u00a0USD"
-    assert facts["To"] == "nobody: this payment was simulated"
+    assert facts["To"] == "no one: this payment was simulated"
     assert facts["Reason"] == "one cup was cold"
     assert await list_refunds(desk, tenant, payment_id) == []
     form = person.list_hidden_fields(prompt, path)

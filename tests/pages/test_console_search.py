@@ -29,7 +29,7 @@ async def desk(tmp_path_factory):
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(desk):
-    """Yield a merchant with one paid and refunded payment, and one that nobody paid."""
+    """Yield a merchant with one paid and refunded payment, and one that no one paid."""
     shop = PayoutMerchant(desk, await desk.tenant())
     shop.paid = await shop.create_paid_payment(WALLET, USD)
     await shop.refund(shop.paid)

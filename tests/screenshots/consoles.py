@@ -63,11 +63,14 @@ async def _past(desk: ServiceHarness) -> Office:
     desk.clock.advance(_STEP_S)
     paid = await shop.create_paid_payment(EvmTestWallet(key=b"\2" * 32), USD)
     await shop.refund(paid)
+    desk.clock.advance(60)
     refundable = await shop.create_paid_payment(EvmTestWallet(key=b"\4" * 32), USD)
     desk.clock.advance(_STEP_S)
     await _blocked(desk, shop)
     desk.clock.advance(60)
     await desk.rest.call("POST", CREATE, tenant.headers, {"amount": USD, "referenceId": "order-1"})
+    # pages say how long ago that was, and take a few seconds
+    desk.clock.advance(90)
     return Office(desk, tenant, paid, refundable)
 
 

@@ -9,6 +9,7 @@
     .replace(/\b()([0-9a-f]{24})\b/g, named)
     // coins less gas
     .replace(/\.(?!\d{3}0{15})\d{18}(?=\s)/g, ".004917866000000000")
+    .replace(/\.\d{7,17}(?=\s*tETH)/g, ".004917866")
     .replace(/Florin \d+\.\d+\S*[0-9a-z]/g, "Florin 1.0.0");
 
   // lists in the order of such ids are sorted by their other texts

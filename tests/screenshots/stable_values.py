@@ -19,18 +19,15 @@ _LINK = f"{_HOST}/pay_9cf258be147ad0369cf258be147"
 # ids of keys, and endings of secrets, which have no form of their own
 _IDS = ", ".join(
     (
-        "footer code",
-        *(
-            f"[aria-label=Keys] {item}"
-            for item in ("th code", "td:nth-child(5) code", "button span")
-        ),
+        ".side-foot code",
+        *(f"[aria-label=Keys] {item}" for item in ("th code", "button span")),
     )
 )
 
 # lists in the order of ids
 _LISTS = (
     *("[aria-label=Keys] tbody tr", "[aria-label=Wallets] tbody tr"),
-    *("[aria-label=Balances] tbody tr", 'section[aria-label*=":0x"]'),
+    *("[aria-label='Your wallets'] tbody tr", "[aria-label='Relayers and treasuries'] tbody tr"),
 )
 
 

@@ -121,7 +121,7 @@ class Translations:
 
     def format_duration(self, seconds: int) -> str:
         """Return a duration in its largest unit, rounded: "1 hour"."""
-        return format_timedelta(seconds, threshold=1, locale=_get_locale(self.language))
+        return _format_duration(self.language, seconds)
 
 
 def trim_zeros(value: Decimal) -> Decimal:
@@ -190,6 +190,11 @@ def _format_number(language: str, digits: str) -> str:
 def _format_time(language: str, at_s: int) -> str:
     at = datetime.fromtimestamp(at_s, UTC)
     return f"{format_datetime(at, 'medium', locale=_get_locale(language))} UTC"
+
+
+@functools.lru_cache(_CACHE_SIZE)
+def _format_duration(language: str, seconds: int) -> str:
+    return str(format_timedelta(seconds, threshold=1, locale=_get_locale(language)))
 
 
 @functools.cache

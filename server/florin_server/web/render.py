@@ -8,8 +8,11 @@ else runs or is loaded.
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +25,7 @@ from florin_server.domain.text import escape_unsafe, escape_unsafe_texts
 from florin_server.web import glyphs
 from florin_server.web.assets import build_data_url, get_asset_url
 from florin_server.web.handlers import NOSNIFF
-from florin_server.web.language import LANGUAGES
+from florin_server.web.language import LANGUAGES, Translations, get_translations
 
 
 def _clean_text(value: object) -> str:
@@ -39,32 +42,62 @@ def _clean_text(value: object) -> str:
 
 
 _FOLDER: Final = Path(__file__).with_name("templates")
-_TEMPLATES: Final = Environment(
-    loader=FileSystemLoader(_FOLDER),
-    autoescape=True,
-    # so that no template can leave it out
-    finalize=_clean_text,
-    undefined=StrictUndefined,
-    # the files of an installation do not change
-    auto_reload=False,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    # there are few templates: all of them are kept
-    cache_size=-1,
-)
-
-# empty unless a page passes a theme
-_TEMPLATES.globals.update(
-    asset=get_asset_url,
-    favicon=build_data_url("site/icon.svg"),
-    icon=glyphs.draw_icon,
-    coin=glyphs.draw_coin,
-    network=glyphs.draw_network,
-    languages=LANGUAGES,
-    theme="",
-)
-
+# a text without values, which is equal on all pages of a language
+_FIXED_TEXT: Final = re.compile(r'\{\{ texts\.(?:say|plain)\("([\w.]+)"\) \}\}')
 HttpHeaders = tuple[tuple[bytes, bytes], ...]
+
+
+class _TranslatedLoader(FileSystemLoader):
+    """Loads templates with the fixed texts of one language in place.
+
+    A page has dozens of them, and each would be looked up for each reader.
+    """
+
+    def __init__(self, translations: Translations) -> None:
+        super().__init__(_FOLDER)
+        self._translations = translations
+
+    def get_source(
+        self, environment: Environment, template: str
+    ) -> tuple[str, str, Callable[[], bool]]:
+        source, path, is_current = super().get_source(environment, template)
+        texts = self._translations.escaped
+        return _FIXED_TEXT.sub(lambda match: texts[match[1]], source), path, is_current
+
+
+def _create_environment(loader: FileSystemLoader) -> Environment:
+    environment = Environment(
+        loader=loader,
+        autoescape=True,
+        # so that no template can leave it out
+        finalize=_clean_text,
+        undefined=StrictUndefined,
+        # the files of an installation do not change
+        auto_reload=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # there are few templates: all of them are kept
+        cache_size=-1,
+    )
+    # empty unless a page passes a theme
+    environment.globals.update(
+        asset=get_asset_url,
+        favicon=build_data_url("site/icon.svg"),
+        icon=glyphs.draw_icon,
+        coin=glyphs.draw_coin,
+        network=glyphs.draw_network,
+        languages=LANGUAGES,
+        theme="",
+    )
+    environment.filters["tojson"] = _to_json
+    # the filter of a constant is computed once, as the template is loaded
+    environment.filters["icon"] = glyphs.draw_icon
+    return environment
+
+
+@functools.cache
+def _get_environment(language: str, noun: str) -> Environment:
+    return _create_environment(_TranslatedLoader(get_translations(language, noun)))
 
 
 class ScriptData(Markup):
@@ -91,12 +124,19 @@ def _dump_json(value: object, **_options: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-_TEMPLATES.filters["tojson"] = _to_json
+# pages without translated texts, such as those of consoles
+_TEMPLATES: Final = _create_environment(FileSystemLoader(_FOLDER))
 
 
 def render_page(template: str, status: int, headers: HttpHeaders, **values: Any) -> PlainResponse:
     """Return a page from a template; its values are texts, never markup."""
-    text = _TEMPLATES.get_template(template).render(values)
+    texts = values.get("texts")
+    environment = (
+        _get_environment(texts.language, texts.noun)
+        if isinstance(texts, Translations)
+        else _TEMPLATES
+    )
+    text = environment.get_template(template).render(values)
     return PlainResponse(status, text.encode(), "text/html; charset=utf-8", headers)
 
 

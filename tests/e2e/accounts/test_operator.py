@@ -347,7 +347,7 @@ async def test_support_contact_of_a_merchant_is_the_operators_to_set(desk, opera
     path = f"/v1/merchants/{tenant.merchant.id}"
     own = (await desk.ask("GET", path, tenant.headers)).body["merchant"]
     assert own["supportEmail"] == "help@tea.example"
-    request.support_email = "nobody"
+    request.support_email = "no address"
     error = await refusal("SetMerchantSupport", request)
     assert describe_error(error) == (400, "params_validation", ["supportEmail"])
     request = partner_pb2.SetMerchantSupportRequest(merchant_id="mrch_none")

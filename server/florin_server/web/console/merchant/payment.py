@@ -147,7 +147,7 @@ async def confirm_refund(console_request: ConsoleRequest) -> ActionConfirmation:
         facts=(
             ("You send", formatter.amount(amount)),
             ("Value when paid", formatter.amount(worth)),
-            ("To", payment.buyer.account_caip10 or "nobody: this payment was simulated"),
+            ("To", payment.buyer.account_caip10 or "no one: this payment was simulated"),
             ("Network", formatter.network(paid)),
             ("Payment", f"{formatter.amount(payment.amount)}, {payment.merchant.name}"),
             ("Reason", console_request.form.text("reason") or "none"),
