@@ -248,6 +248,8 @@ async def test_slash_moves_to_the_search_and_finds_a_payment(desk, browser):
     payment_id = await created(desk, tenant, referenceId="order-4711")
     async with open_visitor(browser) as person:
         page = await signed_in(person, desk.rest.base, tenant.secret)
+        # the script has run by then
+        await page.wait_for_load_state()
         await page.keyboard.press("/")
         await page.keyboard.type("order-4711")
         await page.keyboard.press("Enter")
