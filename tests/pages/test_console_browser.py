@@ -138,6 +138,7 @@ async def pages(desk, browser) -> list[tuple[str, str]]:
     )
     theirs = ("/console", f"/console/payments?partner={tenant.partner.id}", "/console/payouts")
     remaining = (
+        "/console/search?q=12.50",
         "/console/held",
         "/console/quarantine?all=1",
         "/console/books?check=1",
