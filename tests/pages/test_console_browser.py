@@ -138,6 +138,7 @@ async def pages(desk, browser) -> list[tuple[str, str]]:
     )
     theirs = ("/console", f"/console/payments?partner={tenant.partner.id}", "/console/payouts")
     remaining = (
+        "/console/search?q=12.50",
         "/console/held",
         "/console/quarantine?all=1",
         "/console/books?check=1",
@@ -248,6 +249,8 @@ async def test_slash_moves_to_the_search_and_finds_a_payment(desk, browser):
     payment_id = await created(desk, tenant, referenceId="order-4711")
     async with open_visitor(browser) as person:
         page = await signed_in(person, desk.rest.base, tenant.secret)
+        # the script has run by then
+        await page.wait_for_load_state()
         await page.keyboard.press("/")
         await page.keyboard.type("order-4711")
         await page.keyboard.press("Enter")

@@ -280,10 +280,6 @@ class Formatter:
         at.FromMicroseconds(at_us)
         return at
 
-    def second(self, at_s: int) -> str:
-        """Return a point in time in UTC, from Unix seconds."""
-        return _TEXTS.format_time(at_s)
-
     def value(self, amount: money_pb2.AmountValue) -> str:
         """Return an amount whose unit has no display names."""
         kind, _, name = amount.unit.partition("/")
