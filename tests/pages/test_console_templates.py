@@ -32,6 +32,7 @@ from florin_server.web.console.charts import (
     build_volume_chart,
     compute_totals,
 )
+from florin_server.web.console.config import NavGroup, NavLink
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.deliveries import Delivery
 from florin_server.web.console.fields import FormValues, group_fields
@@ -45,7 +46,6 @@ from florin_server.web.console.listing import PaymentFilters, build_csv
 from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import BalanceLine, LedgerAccountList, LedgerGroup
 from florin_server.web.console.pills import list_payment_pills
-from florin_server.web.console.site import NavGroup, NavLink
 from florin_server.web.console.timeline import list_steps, list_traced_steps
 from florin_server.web.console.view import Formatter
 from florin_server.web.language import get_translations
@@ -92,6 +92,28 @@ def _value(field):
     return _SCALAR.get(field.cpp_type, 7)
 
 
+def _overview(word: str, listed) -> dict:
+    """Return the values of the overview."""
+    totals = compute_totals(listed.data, NOW_US, 7)
+    return {
+        "figures": build_key_figures(listed.data, listed.data, {}, totals[0]),
+        "volume": build_volume_chart(listed.data, NOW_US, 7, totals[0].key),
+        "unit": totals[0].key,
+        "times": build_time_charts(listed.data, {}, NOW_US, 7),
+        "outcomes": list_outcomes(listed.data),
+        "tokens": list_token_shares(listed.data, 1),
+        "totals": totals,
+        "todo": filled(webhook_pb2.ListWebhookEndpointsResponse(), word).endpoints,
+        "recent": listed.data,
+        "count": 2,
+        "all_shown": True,
+        "days": 7,
+        "spans": (7, 30),
+        "height": HEIGHT,
+        "base": BASE,
+    }
+
+
 def merchants(word: str) -> dict[str, dict]:
     """Return the values of the merchants' pages."""
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
@@ -107,7 +129,6 @@ def merchants(word: str) -> dict[str, dict]:
     for row in listed.data:
         row.status = payment_pb2.PAYMENT_STATUS_SUCCEEDED
         row.fiat_amount.value = row.fees.total.value = "7"
-    totals = compute_totals(listed.data, NOW_US, 7)
     return {
         "payments": {
             "response": listed,
@@ -115,23 +136,7 @@ def merchants(word: str) -> dict[str, dict]:
             "partners": (),
             **_lists(word),
         },
-        "merchant/overview": {
-            "figures": build_key_figures(listed.data, listed.data, {}, totals[0]),
-            "volume": build_volume_chart(listed.data, NOW_US, 7, totals[0].key),
-            "unit": totals[0].key,
-            "times": build_time_charts(listed.data, {}, NOW_US, 7),
-            "outcomes": list_outcomes(listed.data),
-            "tokens": list_token_shares(listed.data, 1),
-            "totals": totals,
-            "todo": filled(webhook_pb2.ListWebhookEndpointsResponse(), word).endpoints,
-            "recent": listed.data,
-            "count": 2,
-            "all_shown": True,
-            "days": 7,
-            "spans": (7, 30),
-            "height": HEIGHT,
-            "base": BASE,
-        },
+        "merchant/overview": _overview(word, listed),
         "merchant/payment": {
             "payment": payment,
             "steps": list_steps(

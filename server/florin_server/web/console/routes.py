@@ -23,6 +23,7 @@ from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web.console import login, search
 from florin_server.web.console.calls import ConsoleRpcClient
+from florin_server.web.console.config import ConsoleConfig, NavGroup, NavLink
 from florin_server.web.console.confirmation import Confirmer
 from florin_server.web.console.merchant import (
     balances,
@@ -45,14 +46,7 @@ from florin_server.web.console.operator import (
 )
 from florin_server.web.console.operator import webhooks as all_webhooks
 from florin_server.web.console.session import ConsoleSession, SessionManager
-from florin_server.web.console.site import (
-    ROOT,
-    Console,
-    ConsoleConfig,
-    NavGroup,
-    NavLink,
-    PageHandler,
-)
+from florin_server.web.console.site import ROOT, Console, PageHandler
 from florin_server.web.handlers import Routes, build_read_routes
 
 

@@ -7,9 +7,9 @@ redirected to the sign-in page, and from there back.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from google.protobuf.message import Message
@@ -25,6 +25,7 @@ from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web.console import hosts
 from florin_server.web.console.calls import ConsoleRpcClient
+from florin_server.web.console.config import ConsoleConfig
 from florin_server.web.console.confirmation import (
     CODE_FIELD,
     TYPED_FIELD,
@@ -64,48 +65,6 @@ _HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
 )
 _TEXTS = get_translations("en", "site")
-
-
-class SecretVerifier(Protocol):
-    """Verifies a secret."""
-
-    async def __call__(self, secret: str, peer: str) -> tuple[str, bool]:
-        """Return the holder and whether its data is live; RefusedError for a wrong secret."""
-        ...
-
-
-class NavLink(NamedTuple):
-    """A link of the navigation, with its icon."""
-
-    path: str
-    name: str
-    sign: str
-
-
-class NavGroup(NamedTuple):
-    """Links of the navigation below a heading; the first group has none."""
-
-    name: str
-    links: Sequence[NavLink]
-
-
-@dataclass(frozen=True, slots=True)
-class ConsoleConfig:
-    """One of the two consoles.
-
-    `credential_name` names the secret that people sign in with; `build_metadata` returns the
-    metadata of a session's calls. `has_idempotency_keys` RPCs recognize a repeated form by its id;
-    for others the console refuses it. `is_allowed_host` returns whether a request used a host name
-    of this machine.
-    """
-
-    name: str
-    credential_name: str
-    groups: tuple[NavGroup, ...]
-    verify_secret: SecretVerifier
-    build_metadata: Callable[[ConsoleSession], Metadata]
-    has_idempotency_keys: bool
-    is_allowed_host: Callable[[PlainRequest], bool]
 
 
 @dataclass(frozen=True, slots=True)

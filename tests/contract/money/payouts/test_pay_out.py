@@ -485,18 +485,3 @@ async def test_payouts_wait_while_the_node_is_away(desk):
     await desk.wait_done(payout)
     assert desk.worker.health().problem == ""
     assert await desk.transfers() == [150]
-
-
-async def test_paused_treasury_sends_nothing_and_follows_sent_payouts(desk):
-    first = await desk.create_payout()
-    await desk.turn()
-    desk.worker.key.pause()
-    second = await desk.create_payout(7)
-    for _ in range(4):
-        await desk.mine()
-    assert (await desk.get_payout(first)).status is PayoutStatus.DONE
-    assert await get_waiting_reason(desk, second) == ""
-    assert desk.worker.health().problem == "payouts: paused by the operator"
-    desk.worker.key.resume()
-    await desk.wait_done(second)
-    assert await desk.transfers() == [150, 7]

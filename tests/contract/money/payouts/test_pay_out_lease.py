@@ -225,3 +225,18 @@ async def test_a_key_that_is_not_the_treasurys_pays_nothing(desk):
     assert MERCHANT in await get_waiting_reason(desk, payout)
     problems = await desk.store.read(payouts.count_problems())
     assert [(chain, count) for chain, _, count in problems] == [(CHAIN, 1)]
+
+
+async def test_paused_treasury_sends_nothing_and_follows_sent_payouts(desk):
+    first = await desk.create_payout()
+    await desk.turn()
+    desk.worker.key.pause()
+    second = await desk.create_payout(7)
+    for _ in range(4):
+        await desk.mine()
+    assert (await desk.get_payout(first)).status is PayoutStatus.DONE
+    assert await get_waiting_reason(desk, second) == ""
+    assert desk.worker.health().problem == "payouts: paused by the operator"
+    desk.worker.key.resume()
+    await desk.wait_done(second)
+    assert await desk.transfers() == [150, 7]

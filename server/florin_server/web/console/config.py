@@ -1,0 +1,54 @@
+"""The configuration of a console: its navigation, its sign-in and the host names it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from grpc_rest_gateway.plain import PlainRequest
+from grpc_rest_gateway.rpc import Metadata
+
+from florin_server.web.console.session import ConsoleSession
+
+
+class SecretVerifier(Protocol):
+    """Verifies a secret."""
+
+    async def __call__(self, secret: str, peer: str) -> tuple[str, bool]:
+        """Return the holder and whether its data is live; RefusedError for a wrong secret."""
+        ...
+
+
+class NavLink(NamedTuple):
+    """A link of the navigation, with its icon."""
+
+    path: str
+    name: str
+    sign: str
+
+
+class NavGroup(NamedTuple):
+    """Links of the navigation below a heading; the first group has none."""
+
+    name: str
+    links: Sequence[NavLink]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleConfig:
+    """One of the two consoles.
+
+    `credential_name` names the secret that people sign in with; `build_metadata` returns the
+    metadata of a session's calls. `has_idempotency_keys` RPCs recognize a repeated form by its id;
+    for others the console refuses it. `is_allowed_host` returns whether a request used a host name
+    of this machine.
+    """
+
+    name: str
+    credential_name: str
+    groups: tuple[NavGroup, ...]
+    verify_secret: SecretVerifier
+    build_metadata: Callable[[ConsoleSession], Metadata]
+    has_idempotency_keys: bool
+    is_allowed_host: Callable[[PlainRequest], bool]
