@@ -77,6 +77,7 @@ async def completion(walk: NewcomerWalk, block: DocumentBlock) -> None:
 
 @step("docs/payments.md", "With an order", 0)
 async def payment_with_an_order(walk: NewcomerWalk, block: DocumentBlock) -> None:
-    link, note, *_ = (await walk.shell.run(block.text)).split()
-    assert "/pay_" in link
-    assert note == "Payment"
+    payment_id = (await walk.shell.run(block.text)).strip().rpartition("/")[2]
+    shown = json.loads(await walk.shell.run(f"florin payments show {payment_id} --json"))
+    assert [line["amount"] for line in shown["lines"]] == ["900", "350"]
+    assert shown["metadata"] == {"shift": "morning", "table": "7"}
