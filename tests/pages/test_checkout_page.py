@@ -139,6 +139,8 @@ async def test_partly_refunded_payment_shows_how_much_of_how_much(language):
     decimal = "," if language in {"de", "es", "fr"} else "."
     amounts = re.findall(r"<bdi>([^<]*)\xa0ETH</bdi>", text[1])
     assert sorted(amounts) == [f"0{decimal}0035", f"0{decimal}012"]
+    # a page that reports a refund does not leave automatically
+    assert json_of(page, "page-data")["waits"] is True
 
 
 async def test_refunds_of_a_part_are_summed_on_the_payment_page(desk):
@@ -399,8 +401,8 @@ async def test_return_link_is_given_after_the_end_only(desk, query, link, needs_
     # links of the page keep the options, those to other languages too
     for part in query.split("&") if link is not None else ():
         links = re.findall(r'(?:href|action)="([^"]*)"', before)
-        kept = [url for url in links if html.escape(part) in url]
-        assert len(kept) > len(LANGUAGES)
+        with_option = [url for url in links if html.escape(part) in url]
+        assert len(with_option) > len(LANGUAGES)
     path = f"/v1/payments/{payment_id}/cancel"
     assert (await desk.ask("POST", path, desk.rest.merchant)).status == 200
     page = (await desk.ask("GET", f"/{payment_id}?{query}")).text

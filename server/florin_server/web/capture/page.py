@@ -134,7 +134,7 @@ def render_form(
         groups=GROUPS,
         names=INPUTS,
         options=render_country_options,
-        kept=_describe_retention(view.days, appearance.language),
+        retention=_describe_retention(view.days, appearance.language),
         appearance_parameters=appearance.to_parameters(),
     )
 

@@ -333,14 +333,14 @@ def _build_context(checkout: CheckoutData, translations: Translations) -> _Check
 
 
 def _list_back_links(checkout: CheckoutData) -> Sequence[_BackLink]:
-    """Return the links to merchant and app; the page opens the first by itself, if it may."""
+    """Return the links to merchant and app; the page opens the first automatically, if it may."""
     links = [_BackLink(checkout.return_url, "back")] if checkout.return_url else []
     app = checkout.return_link
     return links if app is None else [*links, _BackLink(app.href, "back.app")]
 
 
 def _waits_for_tap(checkout: CheckoutData) -> bool:
-    """Return True if the page must not leave by itself.
+    """Return True if the page must not leave automatically.
 
     That is so where money can still move, and where only an app's link leads away that is not the
     merchant's own.
