@@ -20,6 +20,7 @@ from markupsafe import escape
 
 from tests.support.page_texts import HOSTILE_TEXT, get_headers, get_text
 from tests.support.service_harness import ORDER, PAY_URL
+from tests.support.wallet import EvmTestWallet
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -139,6 +140,8 @@ async def test_partly_refunded_payment_shows_how_much_of_how_much(language):
     decimal = "," if language in {"de", "es", "fr"} else "."
     amounts = re.findall(r"<bdi>([^<]*)\xa0ETH</bdi>", text[1])
     assert sorted(amounts) == [f"0{decimal}0035", f"0{decimal}012"]
+    # a page that reports a refund does not leave automatically
+    assert json_of(page, "page-data")["waits"] is True
 
 
 async def test_refunds_of_a_part_are_summed_on_the_payment_page(desk):
@@ -401,8 +404,8 @@ async def test_return_link_is_given_after_the_end_only(desk, query, link, needs_
     # links of the page keep the options, those to other languages too
     for part in query.split("&") if link is not None else ():
         links = re.findall(r'(?:href|action)="([^"]*)"', before)
-        page_links = [url for url in links if html.escape(part) in url]
-        assert len(page_links) > len(LANGUAGES)
+        with_option = [url for url in links if html.escape(part) in url]
+        assert len(with_option) > len(LANGUAGES)
     path = f"/v1/payments/{payment_id}/cancel"
     assert (await desk.ask("POST", path, desk.rest.merchant)).status == 200
     page = (await desk.ask("GET", f"/{payment_id}?{query}")).text
@@ -415,3 +418,20 @@ async def test_return_link_is_given_after_the_end_only(desk, query, link, needs_
         back = ReturnLink(link, needs_tap)
         alone = shown(status=PaymentStatus.SUCCEEDED, return_link=back)
         assert json_of(alone, "page-data")["waits"] is needs_tap
+
+
+async def test_the_pages_app_can_pay_and_not_cancel(desk):
+    payment_id = (await desk.rest.create({**ORDER, "referenceId": "own"}))["paymentId"]
+    page = await desk.ask("GET", f"/{payment_id}")
+    (app_id,) = re.findall(r'"appId":"(\w+)"', page.text)
+    headers = {"App-Id": app_id, "Client-Id": "anybody"}
+    path = f"/v1/gateway/payment/{payment_id}"
+    answer = await desk.ask(
+        "POST", f"{path}/options", headers, {"accounts": [EvmTestWallet().account]}
+    )
+    assert len(answer.body["options"]) == 1
+    refused = await desk.ask("POST", f"{path}/cancel", headers, {})
+    assert refused.refusal == (403, "forbidden")
+    # nor is it an app of the other mode
+    other = await desk.ask("GET", path, {**headers, "App-Id": "app_checkout_live"})
+    assert other.refusal == (401, "invalid_app_id")

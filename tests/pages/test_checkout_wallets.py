@@ -498,20 +498,3 @@ async def test_hostile_wallet_text_is_shown_as_text(desk, person):
     await page.get_by_role("button", name="alert(1)").click()
     await expect(page.locator("#step")).to_contain_text("<img src=x onerror='alert(2)'>")
     assert await page.locator("#here script, #here img").count() == 0
-
-
-async def test_the_pages_app_can_pay_and_not_call_off(desk):
-    payment_id = (await desk.rest.create({"amount": USD, "referenceId": "own"}))["paymentId"]
-    page = await desk.ask("GET", f"/{payment_id}")
-    (app_id,) = re.findall(r'"appId":"(\w+)"', page.text)
-    headers = {"App-Id": app_id, "Client-Id": "anybody"}
-    path = f"/v1/gateway/payment/{payment_id}"
-    answer = await desk.ask(
-        "POST", f"{path}/options", headers, {"accounts": [EvmTestWallet().account]}
-    )
-    assert len(answer.body["options"]) == 1
-    refused = await desk.ask("POST", f"{path}/cancel", headers, {})
-    assert refused.refusal == (403, "forbidden")
-    # nor is it an app of the other mode
-    other = await desk.ask("GET", path, {**headers, "App-Id": "app_checkout_live"})
-    assert other.refusal == (401, "invalid_app_id")

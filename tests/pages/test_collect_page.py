@@ -104,7 +104,7 @@ async def test_it_asks_for_everything_by_its_name(desk):
 
 
 @pytest.mark.parametrize(
-    ("days", "language", "retention"),
+    ("days", "language", "sentence"),
     [
         (1825, "en", "deleted after 5 years."),
         (365, "de", "nach 1 Jahr gelöscht."),
@@ -113,10 +113,10 @@ async def test_it_asks_for_everything_by_its_name(desk):
         (366, "en", "deleted after 366 days."),
     ],
 )
-async def test_form_says_in_years_or_days_when_the_data_is_deleted(days, language, retention):
+async def test_form_says_in_years_or_days_when_the_data_is_deleted(days, language, sentence):
     view = page.CaptureFormView("T", None, "t", live=True, days=days, today="2027-01-01")
     shown = page.render_form(view, page.PageAppearance(language)).body.decode()
-    assert retention in shown
+    assert sentence in shown
 
 
 async def test_form_links_to_the_terms_if_there_is_a_page_of_them():

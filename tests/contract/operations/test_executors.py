@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from florin.v1 import condition_pb2, system_pb2
+from florin_server.money.payments.service.checkout import find_payment
+from florin_server.money.payments.service.ways import list_ways
 
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
@@ -150,10 +152,15 @@ async def test_chain_with_a_paused_relayer_is_not_offered(service, rest):
     async with open_operator(service) as operator:
         payment_id = (await rest.create(ORDER))["paymentId"]
         assert len((await rest.options(payment_id, [account]))["options"]) == 1
+        payment = await find_payment(service.app, payment_id)
+        assert [way.asset.symbol for way in list_ways(service.app, payment)] == ["tUSD"]
         await pause(operator)
         assert (await rest.options(payment_id, [account]))["options"] == []
+        # nor does the page list what it accepts
+        assert list_ways(service.app, payment) == []
         await resume(operator)
         assert len((await rest.options(payment_id, [account]))["options"]) == 1
+        assert len(list_ways(service.app, payment)) == 1
 
 
 @pytest.mark.parametrize("method", ["PauseExecutor", "ResumeExecutor"])
