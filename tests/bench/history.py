@@ -74,7 +74,19 @@ def _insert(raw: sqlite3.Connection, table: Table, rows: Any) -> None:
 
 
 def _merchant(name: str) -> tuple[Any, ...]:
-    return (name, PARTNER, name, "bench@shop.example", None, "active", 0, START_US, None)
+    return (
+        name,
+        PARTNER,
+        name,
+        "bench@shop.example",
+        None,
+        "active",
+        0,
+        START_US,
+        None,
+        None,
+        None,
+    )
 
 
 def _payments(count: int) -> Iterator[tuple[Any, ...]]:
@@ -117,4 +129,5 @@ def _payments(count: int) -> Iterator[tuple[Any, ...]]:
             None,
             None,
             "cancelled_by_user" if status == "cancelled" else None,
+            *(None, None, None),
         )

@@ -82,7 +82,7 @@ async def icon_on(desk, path: str) -> str:
     """Return the address of the picture on a page; empty without one."""
     page = await desk.ask("GET", path)
     assert page.status == 200
-    match = re.search(r'<img class="logo" src="([^"]*)"', page.text)
+    match = re.search(r'<span class="tile"><img src="([^"]*)"', page.text)
     return match[1] if match else ""
 
 

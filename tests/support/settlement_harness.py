@@ -28,6 +28,7 @@ from florin_server.money.payments.service.options import list_options
 from florin_server.money.payments.store import payments
 from florin_server.money.settlement.store import chain_txs, settlement_items
 from florin_server.money.settlement.worker.settle import ChainSettler
+from florin_server.operations.service.executors import pause
 from florin_server.operations.store import executors
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.settings import Settings
@@ -122,11 +123,18 @@ class SettlementHarness:
     # payments
 
     async def create_processing_payment(
-        self, wallet: LocalAccount, value: int = 150, ttl_s: int = 900
+        self,
+        wallet: LocalAccount,
+        value: int = 150,
+        ttl_s: int = 900,
+        *,
+        paused: Sequence[str] = (),
     ) -> Payment:
-        """Return a payment that its buyer has confirmed."""
+        """Return a payment that its buyer has confirmed; executors are `paused` before that."""
         payment_id = await self.create_unpaid(value, ttl_s)
         (option,) = (await list_options(self.app, BUYER, payment_id, [to_account(wallet)])).options
+        for executor_id in paused:
+            await pause(self.app, executor_id)
         outputs = [[sign_option(wallet, option)]]
         accepted = await confirm(self.app, BUYER, payment_id, option.id, outputs)
         assert accepted.status == "processing"

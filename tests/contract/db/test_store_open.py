@@ -145,7 +145,7 @@ READS_ALL = {
     "receipts_ALL",
     "receipts_LOCK",
     "screening_LISTS",
-    "turns_TAKE",
+    "key_leases_TAKE",
 }
 
 

@@ -322,7 +322,7 @@ def files(stage: CommandEnvironment) -> None:
     assert Path(done["manifest"]).exists()
     server = ("--server", stage.env["FLORIN_GRPC_TARGET"])
     of_env = {name: stage.env[name] for name in ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID")}
-    words = ("export", "--to", str(stage.folder / "export"), *server)
+    words = ("export", "--to", str(stage.folder / "from-server"), *server)
     assert stage.run_json(*words, **of_env)[0]["rows"]["payments"] >= 0
     backup = stage.folder / "copy.db"
     assert stage.run_json("store", "backup", str(backup))[0]["rows"] > 0

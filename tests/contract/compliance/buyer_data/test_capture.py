@@ -298,16 +298,13 @@ async def test_a_signature_that_was_accepted_is_enough(desk):
     pos = await open_pos(desk)
     later = await open_pos(desk, pos.wallet)
     await submit_form(desk, await pos.url())
-    app = desk.service.app
-    (rail,) = app.rails.values()
-    executor = app.executors[f"{rail.chain_id}:{rail.senders[0]}"]
-    executor.pause()
+    await desk.chain.ask("florin_fault", {"kind": "mining", "paused": True})
     try:
         answer = await pos.confirm([pos.wallet.execute(item) for item in await pos.fetch()])
         assert answer["status"] == "processing"
         assert (await later.option())["collectData"] is None
     finally:
-        executor.resume()
+        await desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
     assert (await desk.wait_final(pos.payment_id))["status"] == "succeeded"
 
 

@@ -146,15 +146,16 @@ async def test_receipts_of_payments_in_the_same_transaction_are_distinguished_by
     desk, pos, verifier
 ):
     executors = desk.service.app.executors.values()
-    for executor in executors:
-        executor.pause()
-    offers = []
+    buyers, offers = [], []
     for _ in range(3):
         wallet = EvmTestWallet()
         await desk.chain.fund(wallet.address)
         buyer = EvmPos(desk, pos.tenant, wallet)
-        payment_id, option = await buyer.offer(USD)
-        await buyer.confirm(payment_id, option, wallet.execute_all(option))
+        buyers.append((buyer, *await buyer.offer(USD)))
+    for executor in executors:
+        executor.pause()
+    for buyer, payment_id, option in buyers:
+        await buyer.confirm(payment_id, option, buyer.wallet.execute_all(option))
         offers.append(payment_id)
     for executor in executors:
         executor.resume()

@@ -389,9 +389,9 @@ async def test_a_paused_key_is_left_out(wide):
     assert wide.settler.health().problem == f"paused by the operator: {RELAYER.address}"
     for payment in payments:
         assert (await wide.run_to_end(payment)).status == "succeeded"
-    await pause(wide.app, f"{CHAIN}:{SECOND.address}")
+    second = f"{CHAIN}:{SECOND.address}"
+    last = await wide.create_processing_payment(WALLET, paused=[second])
     assert wide.settler.health().problem == "paused by the operator"
-    last = await wide.create_processing_payment(WALLET)
     await wide.mine(2)
     assert await count_open_by_sender(wide) == [0, 0]
     await resume(wide.app, f"{CHAIN}:{RELAYER.address}")
@@ -475,8 +475,8 @@ async def test_relayer_short_of_coin_is_reported(tmp_path):
 )
 async def test_nothing_is_sent_that_cannot_be_mined_in_time(shop, left_s, quiet_s, sent):
     """The newest block can be some seconds old."""
-    await pause(shop.app, f"{CHAIN}:{RELAYER.address}")
-    payment = await shop.create_processing_payment(WALLET)
+    executor = f"{CHAIN}:{RELAYER.address}"
+    payment = await shop.create_processing_payment(WALLET, paused=[executor])
     valid_until = payment.expires_at + 300 - 1
     # a block every 12 seconds until shortly before the end
     now_s = shop.lab.clock.now_us() // 1_000_000
@@ -485,7 +485,7 @@ async def test_nothing_is_sent_that_cannot_be_mined_in_time(shop, left_s, quiet_
         await shop.mine()
         shop.lab.clock.advance(12)
     shop.lab.clock.advance(quiet_s - 12)
-    await resume(shop.app, f"{CHAIN}:{RELAYER.address}")
+    await resume(shop.app, executor)
     await shop.turn(2)
     assert (shop.lab.node.methods.count("eth_sendRawTransaction") == 1) is sent
     assert await shop.status(payment) == "processing"

@@ -48,8 +48,7 @@ async def compare(shop: SettlementHarness) -> None:
 
 
 async def test_a_paused_settler_sends_nothing_until_it_is_resumed(shop):
-    await pause(shop.app, EXECUTOR)
-    payment = await shop.create_processing_payment(WALLET)
+    payment = await shop.create_processing_payment(WALLET, paused=[EXECUTOR])
     await compare(shop)
     await shop.mine(3)
     assert (broadcasts(shop), await shop.transactions()) == (0, [])
@@ -137,8 +136,7 @@ async def test_a_pause_hides_no_other_trouble(shop):
 
 
 async def test_payment_settled_by_a_stranger_during_a_pause_succeeds(shop):
-    await pause(shop.app, EXECUTOR)
-    payment = await shop.create_processing_payment(WALLET)
+    payment = await shop.create_processing_payment(WALLET, paused=[EXECUTOR])
     await front_run(shop, payment)
     await shop.lab.mine(3)
     await compare(shop)
@@ -147,8 +145,7 @@ async def test_payment_settled_by_a_stranger_during_a_pause_succeeds(shop):
 
 
 async def test_an_authorization_that_lapses_during_a_pause(shop):
-    await pause(shop.app, EXECUTOR)
-    payment = await shop.create_processing_payment(WALLET)
+    payment = await shop.create_processing_payment(WALLET, paused=[EXECUTOR])
     shop.lab.clock.advance(VALID_S + 1)
     await shop.lab.mine(4)
     await compare(shop)

@@ -182,8 +182,8 @@ async def test_second_payment_without_funds_fails(desk, node):
 async def test_payments_that_waited_together_are_settled_each_alone(desk, node):
     (relayer,) = desk.service.app.rails[SOLANA_DEVNET.chain_id].senders
     executor = desk.service.app.executors[f"{SOLANA_DEVNET.chain_id}:{relayer}"]
-    executor.pause()
     offers = [await make_offer(desk.rest, SolanaTestWallet()) for _ in range(3)]
+    executor.pause()
     for offer in offers:
         await offer.confirm()
     executor.resume()
