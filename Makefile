@@ -157,7 +157,7 @@ failover: $(DEV)
 	$(BIN)/python -m tests.chaos.lagged_failover
 
 poison: $(DEV)
-	$(BIN)/python -m pytest -n 0 -q -m slow tests/chaos/test_poison.py
+	FLORIN_POISON_EVERY=1 $(BIN)/python -m pytest -n 0 -q -m slow tests/chaos/test_poison.py
 
 soak: $(DEV)
 	$(BIN)/python -m tests.chaos.soak

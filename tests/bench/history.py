@@ -74,19 +74,8 @@ def _insert(raw: sqlite3.Connection, table: Table, rows: Any) -> None:
 
 
 def _merchant(name: str) -> tuple[Any, ...]:
-    return (
-        name,
-        PARTNER,
-        name,
-        "bench@shop.example",
-        None,
-        "active",
-        0,
-        START_US,
-        None,
-        None,
-        None,
-    )
+    nothing = (None,) * 3  # not deleted, and no support contact
+    return (name, PARTNER, name, "bench@shop.example", None, "active", 0, START_US, *nothing)
 
 
 def _payments(count: int) -> Iterator[tuple[Any, ...]]:
