@@ -26,7 +26,7 @@ NAME = "florin_server.domain.gcra.xǁBucketǁtake__mutmut_11"
 @pytest.mark.slow
 def test_mutants_of_a_module_are_killed_by_its_tests(tmp_path):
     """Code that no test calls or checks is named with its change."""
-    group = Group(("limits/service/places.py",), ("unit/limits/test_stream_slots.py",))
+    group = Group(("limits/service/stream_slots.py",), ("unit/limits/test_stream_slots.py",))
     (result,) = mutated(group, tmp_path, 1, anew=True).values()
     assert result.killed > result.all / 2
     assert len(result.survivors) == result.all - result.killed

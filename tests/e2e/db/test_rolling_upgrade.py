@@ -59,9 +59,9 @@ async def test_rolling_upgrade_under_load_fails_no_call_and_loses_nothing(tmp_pa
             runs = [asyncio.create_task(customer.run(ends)) for customer in people]
 
             async def more_stories() -> None:
-                expected = sum(customer.stories for customer in people) + STORIES
+                expected = sum(customer.payment_runs for customer in people) + STORIES
                 await wait_while_paying(
-                    runs, lambda: sum(customer.stories for customer in people) >= expected
+                    runs, lambda: sum(customer.payment_runs for customer in people) >= expected
                 )
 
             await more_stories()
