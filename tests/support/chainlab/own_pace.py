@@ -25,7 +25,7 @@ _AT_ONCE: Final = (
 
 SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
     _UNSEEN: {
-        "money/payouts/test_pay_out_looks.py": (
+        "money/payouts/test_pay_out_polling.py": (
             "test_a_block_is_final_only_while_it_is_part_of_the_chain",
             "test_a_block_that_nodes_differ_about_proves_nothing",
         ),
@@ -41,7 +41,7 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_payment_settled_by_a_stranger_during_a_pause_succeeds",
             "test_an_authorization_that_lapses_during_a_pause",
         ),
-        "money/settlement/test_settler_strangers.py": (
+        "money/settlement/test_settler_third_parties.py": (
             "test_a_node_that_refuses_keeps_nothing_else_from_being_settled",
             "test_it_is_bound_once_the_event_is_final",
             "test_it_is_bound_only_once_it_is_final",
@@ -76,10 +76,10 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_a_payment_costs_three_transactions_at_most",
             "test_a_restart_keeps_the_counts",
         ),
-        "money/settlement/test_settler_strangers.py": (
+        "money/settlement/test_settler_third_parties.py": (
             "test_where_a_chain_is_read_to_is_not_written_down_for_every_block",
         ),
-        "money/settlement/test_settler_thrift.py": (
+        "money/settlement/test_settler_call_counts.py": (
             "test_a_new_block_costs_three_calls_while_a_payment_is_open",
             "test_node_that_refuses_log_ranges_is_read_block_by_block",
             "test_new_blocks_cost_two_calls_while_no_payment_is_open",
@@ -108,7 +108,7 @@ SKIPPED: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
             "test_a_payment_whose_transaction_failed_goes_out_with_another_key",
             "test_nothing_is_sent_that_cannot_be_mined_in_time",
         ),
-        "money/settlement/test_settler_freed.py": (
+        "money/settlement/test_settler_retries.py": (
             "test_a_payment_of_another_transaction_is_left_where_it_is",
             "test_a_payment_that_waits_for_its_time_is_due_when_it_was",
             "test_an_item_that_failed_is_tried_again_after_a_restart_at_that_moment",
