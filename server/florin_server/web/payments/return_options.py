@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -22,9 +22,10 @@ class ReturnOptions:
     url: str = ""
     prefers_universal_links: bool = False
 
-    def to_parameters(self) -> Mapping[str, str]:
-        """Return the query parameters that keep the options; empty text for an unset option."""
-        return {_RETURN_URL: self.url, _UNIVERSAL: "1" if self.prefers_universal_links else ""}
+    def to_parameters(self) -> dict[str, str]:
+        """Return the query parameters that keep the options that are set."""
+        universal = {_UNIVERSAL: "1"} if self.prefers_universal_links else {}
+        return ({_RETURN_URL: self.url} if self.url else {}) | universal
 
 
 def parse_return_options(query: Iterable[tuple[str, str]]) -> ReturnOptions:

@@ -116,7 +116,8 @@ class CheckoutPages:
             is_busy = error.code is ErrorCode.RATE_LIMITED
             text = "panel.refused.busy" if is_busy else "panel.refused"
             return await self._render(request, link, text)
-        headers = [(b"location", f"/{payment.id}{_build_appearance_query(request)}".encode())]
+        query = _build_appearance_query(request, parse_return_options(request.query))
+        headers = [(b"location", f"/{payment.id}{query}".encode())]
         return PlainResponse(303, b"", "text/html; charset=utf-8", headers)
 
     def _require_own_form(self, request: PlainRequest) -> None:
@@ -152,8 +153,8 @@ class CheckoutPages:
             checkout_data,
             language,
             theme.get_theme(request),
-            _build_appearance_query(request),
-            urlencode(_list_return_parameters(request)),
+            _build_appearance_query(request, return_options),
+            urlencode(return_options.to_parameters()),
         )
 
     async def _build_checkout(
@@ -281,20 +282,14 @@ def _get_link(request: PlainRequest) -> str:
     return find_query_id(request.query)
 
 
-def _build_appearance_query(request: PlainRequest) -> str:
+def _build_appearance_query(request: PlainRequest, return_options: ReturnOptions) -> str:
     """Return the query that keeps the language and the theme of a page, and its way back."""
     language = request.get_parameter(PARAMETER)
     parameters = {PARAMETER: language if language in LANGUAGES else ""}
     parameters[theme.PARAMETER] = theme.get_theme(request)
     parameters = {name: value for name, value in parameters.items() if value}
-    query = urlencode(parameters | _list_return_parameters(request))
+    query = urlencode(parameters | return_options.to_parameters())
     return f"?{query}" if query else ""
-
-
-def _list_return_parameters(request: PlainRequest) -> dict[str, str]:
-    """Return the query parameters that keep a page's way back."""
-    parameters = parse_return_options(request.query).to_parameters()
-    return {name: value for name, value in parameters.items() if value}
 
 
 def _list_lines(payment: Payment, amount: money_pb2.Amount) -> Sequence[CheckoutLine]:
