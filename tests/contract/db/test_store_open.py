@@ -33,6 +33,7 @@ from florin_server.features.exports.store import money_out as exports_money_out
 from florin_server.features.exports.store import payments as exports_payments
 from florin_server.features.exports.store import transactions as exports_transactions
 from florin_server.features.exports.store import watched as exports_watched
+from florin_server.features.monitoring.store import node_hours, runways
 from florin_server.features.receipts import store as receipt_keys
 from florin_server.features.webhooks.store import claims, deliveries, endpoints, replays
 from florin_server.idempotency.store import key_leases as key_turns
@@ -82,6 +83,7 @@ OPERATIONS = (
     leases,
     ledger,
     merchants,
+    node_hours,
     offered_options,
     outbox,
     new_options,
@@ -92,6 +94,7 @@ OPERATIONS = (
     receipt_keys,
     refunds,
     replays,
+    runways,
     sharing,
     sign_outs,
     blocklists,
@@ -142,6 +145,8 @@ READS_ALL = {
     "limits_PROCESSES",
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
+    "node_hours_FORGET",
+    "node_hours_LIST",
     "receipts_ALL",
     "receipts_LOCK",
     "screening_LISTS",
