@@ -82,13 +82,13 @@ def compute_runway(
     )
 
 
-def format_runway(runway: Runway) -> str:
+def format_runway(runway: Runway, items: str = "payments") -> str:
     """Return how long the coin lasts, in words; say so where nothing is known."""
     if not runway.transactions:
         return "no transactions yet"
     parts = []
     if runway.items_left is not None:
-        parts.append(f"about {round_count(runway.items_left):,} payments")
+        parts.append(f"about {round_count(runway.items_left):,} {items}")
     if runway.seconds_left is not None:
         parts.append(f"{format_runway_time(runway.seconds_left)} at the recent pace")
     return ", ".join(parts) or "not known"

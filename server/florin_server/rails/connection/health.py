@@ -113,7 +113,7 @@ class EndpointHealth:
 
     def record_check(self) -> None:
         """Count whether it is in use now; nothing before anything is known of it."""
-        if self.head or self.is_excluded:
+        if self.is_proven or self.is_excluded:
             self.activity.record_check(is_healthy=not self.is_excluded)
 
     def take_activity(self) -> NodeActivity:
