@@ -25,7 +25,7 @@ from florin_server.domain.settlement.lease import name_holder
 from florin_server.features.icons.worker import delete_old_icons, fetch_icons
 from florin_server.features.monitoring.worker.conditions import ConditionReportWorker
 from florin_server.features.monitoring.worker.node_history import NodeHistoryWorker
-from florin_server.features.webhooks.worker import WebhookDeliverer
+from florin_server.features.webhooks.worker import WebhookDeliverer, delete_old_hours
 from florin_server.money.ledger.worker import BookKeeper
 from florin_server.money.payments.worker import (
     delete_due_data,
@@ -156,6 +156,7 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
             delete_due_data,
             delete_old_gas,
             delete_old_icons,
+            delete_old_hours,
         )
         if staff.runs_workers
         else ()

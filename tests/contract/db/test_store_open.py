@@ -36,6 +36,7 @@ from florin_server.features.exports.store import watched as exports_watched
 from florin_server.features.monitoring.store import node_hours, runways
 from florin_server.features.receipts import store as receipt_keys
 from florin_server.features.webhooks.store import claims, deliveries, endpoints, replays
+from florin_server.features.webhooks.store import health as webhook_health
 from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.limits import store as sharing
@@ -91,6 +92,7 @@ OPERATIONS = (
     payments,
     pins,
     token_accounts,
+    webhook_health,
     receipt_keys,
     refunds,
     replays,

@@ -28,8 +28,9 @@ from florin_server.domain.webhooks.endpoint import (
     WebhookAttempt,
     WebhookEndpoint,
 )
+from florin_server.domain.webhooks.health import WebhookHealth
 from florin_server.domain.webhooks.signing import WebhookKeys
-from florin_server.features.webhooks.store import endpoints
+from florin_server.features.webhooks.store import endpoints, health
 from florin_server.features.webhooks.store.endpoints import EndpointOwner, SigningSecret
 from florin_server.money.outbox.store import older_releases
 from florin_server.settings.context import SettingsContext
@@ -116,6 +117,13 @@ async def create(
     first = _create_secret(app, endpoint.id, 1, keys)
     await app.store.write(_create(actor, endpoint, first, app.settings.webhooks.endpoints_max))
     return EndpointWithKeys(endpoint, [first.public_key], keys.secret)
+
+
+async def list_health(
+    app: StorageContext, found_endpoints: Sequence[WebhookEndpoint]
+) -> dict[str, WebhookHealth]:
+    """Return the health of endpoints, by id."""
+    return await app.store.read(health.list_health(found_endpoints, app.clock.now_us()))
 
 
 async def list_endpoints(
