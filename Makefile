@@ -1,3 +1,4 @@
+# help: list these targets
 # setup: create .venv and install Florin with the sandbox · install: the same without the sandbox, for production
 # demo: start the service and make one payment · up: start the service
 # check: run the quick tests · verify: check format, types, imports and generated files, without tests
@@ -26,9 +27,13 @@ DEV := $(BIN)/pytest
 # an installation that failed is not taken for a finished one
 .DELETE_ON_ERROR:
 
-.PHONY: setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
+.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
 
 setup: $(RUN)
+
+# the comments at the top of this file
+help:
+	@sed -n '/^#/!q; s/^# //p' $(firstword $(MAKEFILE_LIST))
 
 $(RUN): requirements-sandbox.lock $(addsuffix /pyproject.toml,. client gateway gateway/options sandbox)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -131,6 +136,7 @@ verify: $(DEV)
 	$(BIN)/python protos/generate.py --check
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.dashboard --check
+	$(BIN)/python -m tools.badges --check
 	$(BIN)/python -m tools.noun_index --check
 	$(BIN)/python protos/lint.py
 	$(BIN)/python -m tests.scripts
@@ -139,6 +145,7 @@ gen: $(DEV)
 	$(BIN)/python protos/generate.py
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.dashboard
+	$(BIN)/python -m tools.badges
 	$(BIN)/python -m tools.noun_index
 
 bench: $(DEV)
