@@ -35,21 +35,26 @@ setup: $(RUN)
 help:
 	@sed -n '/^#/!q; s/^# //p' $(firstword $(MAKEFILE_LIST))
 
-$(RUN): requirements-sandbox.lock $(addsuffix /pyproject.toml,. client gateway gateway/options sandbox)
+# installs what uv.lock names, with hashes; keeps what you installed besides
+UV_VERSION := 0.13.9
+SYNC := UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy $(BIN)/uv sync --quiet --frozen --inexact --no-default-groups --extra docs --extra postgres
+
+$(BIN)/uv:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-sandbox.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e gateway/options -e gateway -e client -e . -e sandbox
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	touch $@
+
+$(RUN): $(BIN)/uv uv.lock $(addsuffix /pyproject.toml,. client gateway gateway/options sandbox)
+	$(SYNC) --extra sandbox
 	touch $@
 
 # for production: without the sandbox and the tools; `florin` stays old, so that `setup` adds the sandbox
-install:
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e gateway/options -e gateway -e client -e .
+install: $(BIN)/uv
+	$(SYNC) --compile-bytecode
 	touch -t 200001010000 $(RUN)
 
-$(DEV): $(RUN) requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+$(DEV): $(RUN)
+	$(SYNC) --extra sandbox --group dev
 	touch $@
 
 demo: $(RUN)
@@ -131,6 +136,7 @@ verify: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/codespell *.md client contracts deploy docs examples gateway notebooks protos sandbox server tests tools
+	$(BIN)/uv lock --quiet --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python protos/generate.py --check
@@ -192,16 +198,8 @@ fmt: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# these are not in the lock files: `setup` installs them from their folders
-OURS := florin-client florin-pay florin-sandbox grpc-rest-gateway grpc-rest-gateway-options
-COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
-	$(OURS:%=--no-emit-package %) --extra docs --extra postgres pyproject.toml
-
-# what production installs, then with the sandbox, then with the tools
 lock: $(DEV)
-	$(COMPILE) -o requirements.lock
-	$(COMPILE) --extra sandbox -o requirements-sandbox.lock
-	$(COMPILE) --extra sandbox --group dev -o requirements-dev.lock
+	$(BIN)/uv lock --upgrade
 
 TEST_CONTRACTS := sandbox/florin_sandbox/devnet/contracts
 

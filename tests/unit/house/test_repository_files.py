@@ -60,7 +60,7 @@ def test_each_python_version_is_tested_and_installable():
 def test_folders_with_updates_have_files_to_update():
     updates = yaml.safe_load((ROOT / ".github/dependabot.yml").read_text())["updates"]
     expected = {
-        "pip": "pyproject.toml",
+        "uv": "uv.lock",
         "npm": "package.json",
         "github-actions": ".github/workflows",
     }
@@ -89,3 +89,16 @@ def test_make_help_lists_each_target():
         check=True,
     ).stdout
     assert {target for target in TARGETS if not re.search(rf"\b{target}\b", listed)} == set()
+
+
+def test_image_and_checkout_install_with_the_same_uv():
+    (version,) = re.findall(r"^UV_VERSION := (\S+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    image = (ROOT / "deploy/container/Containerfile").read_text()
+    assert re.findall(r"uv==(\S+)", image) == [version]
+    lock = tomllib.loads((ROOT / "uv.lock").read_text())
+    assert [each["version"] for each in lock["package"] if each["name"] == "uv"] == [version]
+
+
+def test_the_lock_names_public_registries_only():
+    lock = (ROOT / "uv.lock").read_text()
+    assert set(re.findall(r"https://([^/\"]+)", lock)) == {"pypi.org", "files.pythonhosted.org"}
