@@ -35,9 +35,9 @@ setup: $(RUN)
 help:
 	@sed -n '/^#/!q; s/^# //p' $(firstword $(MAKEFILE_LIST))
 
-# installs what uv.lock names, with hashes; keeps what you installed besides
+# installs what uv.lock names, with hashes; keeps what you installed besides; trusts what the system trusts, as pip does
 UV_VERSION := 0.13.9
-SYNC := UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy $(BIN)/uv sync --quiet --frozen --inexact --no-default-groups --extra docs --extra postgres
+SYNC := UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_SYSTEM_CERTS=true $(BIN)/uv sync --quiet --frozen --inexact --no-default-groups --extra docs --extra postgres
 
 $(BIN)/uv:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
