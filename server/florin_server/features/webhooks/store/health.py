@@ -69,7 +69,7 @@ _queued = (
     select(literal(1).label("one"))
     .where(_delivery.endpoint_id == param("id_"))
     .limit(param("limit"))
-    .subquery()
+    .subquery("limited")
 )
 _QUEUED = Statement(select(cast(func.count(), Integer).label("number")).select_from(_queued), int)
 _NEXT = Statement(
