@@ -247,13 +247,24 @@ def _lists(word: str) -> dict:
     return {"filters": filters, "choices": choices, "path": "/console/payments", **controls}
 
 
+def _health(word: str, system, history) -> dict:
+    """Return the values of chains, nodes and executors."""
+    executors = filled(system_pb2.ListExecutorsResponse(), word).executors
+    return {
+        "executors": executors,
+        "pills": {word: health.find_chain_pill(system.chains[0], executors)},
+        "strips": {word: [health.build_strip(node, NOW_US) for node in history]},
+        "node_paths": {word: health.build_nodes_path(word)},
+        "gauges": health.build_gauges(system, executors),
+    }
+
+
 def operators(word: str) -> dict[str, dict]:
     """Return the values of the operator's pages."""
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
     traced = filled(trace_pb2.TracePaymentResponse(), word)
     system = filled(system_pb2.GetSystemStatusResponse(), word)
     balances = filled(ledger_pb2.ListBalancesResponse(), word).balances
-    executors = filled(system_pb2.ListExecutorsResponse(), word).executors
     history = filled(system_pb2.ListNodeHistoryResponse(), word).nodes
     partners = filled(partner_pb2.ListPartnersResponse(), word).partners
     return {
@@ -261,11 +272,7 @@ def operators(word: str) -> dict[str, dict]:
         "operator/status": {
             "system": system,
             "alarms": list_alarms(FORMATTER, system),
-            "executors": executors,
-            "pills": {word: health.find_chain_pill(system.chains[0], executors)},
-            "strips": {word: [health.build_strip(node, NOW_US) for node in history]},
-            "node_paths": {word: health.build_nodes_path(word)},
-            "gauges": health.build_gauges(system, executors),
+            **_health(word, system, history),
             "coins": {word: balances},
             "burn": balances,
         },
