@@ -16,7 +16,11 @@ from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
 from florin_server.domain.accounts.caller import Caller
-from florin_server.domain.accounts.contact import SupportContact, list_issues
+from florin_server.domain.accounts.contact import (
+    SupportContact,
+    list_accent_issues,
+    list_issues,
+)
 from florin_server.domain.errors import (
     ApiError,
     ErrorCode,
@@ -37,7 +41,7 @@ class _Context(EventContext, IconRequestContext, SettingsContext, StorageContext
 
 # merchants in one response, if the caller gives no limit
 PAGE_SIZE = 20
-_CHANGEABLE = "merchantName, merchantEmail, iconUrl, supportEmail, supportUrl"
+_CHANGEABLE = "merchantName, merchantEmail, iconUrl, supportEmail, supportUrl, accent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +56,13 @@ class NewMerchant:
 
 @dataclass(frozen=True, slots=True)
 class MerchantChanges:
-    """The changes to a merchant; None keeps a value, an empty icon removes it."""
+    """The changes to a merchant; None keeps a value, empty text removes icon and accent."""
 
     name: str | None = None
     email: str | None = None
     icon_url: str | None = None
     support: SupportContact = field(default_factory=SupportContact)
+    accent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +199,7 @@ def _check_changes(changes: MerchantChanges) -> None:
     issues = (
         *list_issues(changes.name, changes.email, changes.icon_url or None),
         *changes.support.list_issues(),
+        *list_accent_issues(changes.accent),
     )
     if issues:
         raise validation_error_for(issues)
@@ -209,6 +215,7 @@ def _update(caller: Caller, merchant_id: str, changes: MerchantChanges) -> Op[Me
         email=changes.email,
         icon_url=changes.icon_url,
         support=changes.support,
+        accent=changes.accent,
     )
     if changed is None:
         raise merchant_not_found_error(wcp_profile=caller.wcp_profile)

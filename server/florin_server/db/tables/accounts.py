@@ -94,6 +94,7 @@ class MerchantRow(TableRow, table=True):
     deleted_at_us: int | None = integer_column()
     support_email: str | None = text_column()
     support_url: str | None = text_column()
+    accent: str | None = text_column()
 
 
 class DestinationRow(TableRow, table=True):
