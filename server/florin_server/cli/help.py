@@ -15,7 +15,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Merchants": ("partners", "merchants", "webhooks", "listen", "customers"),
     "Keys": ("keys", "wallets", "receipt-keys", "versions"),
     "Chains": ("chain", "executors", "leases", "faults"),
-    "Money": ("ledger", "payouts", "sanctions", "export"),
+    "Money": ("ledger", "payouts", "sanctions", "report", "export"),
     "Operations": ("doctor", "quarantine", "store", "migrate", "completion"),
 }
 _OTHER_SECTION: Final = "Commands"

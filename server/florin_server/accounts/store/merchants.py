@@ -269,7 +269,8 @@ def change(
 ) -> Op[Merchant | None]:
     """Change the members that are not None; empty text removes icon and accent.
 
-    Same checks as `find_owned`. It is one statement, so that two concurrent changes of different members both take effect.
+    Same checks as `find_owned`. It is one statement, so that two concurrent changes of different
+    members both take effect.
     """
     merchant = yield from _CHANGE.first(
         id_=merchant_id,

@@ -13,6 +13,7 @@ from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.errors import validation_error
+from florin_server.domain.money import format_minor_units
 from florin_server.domain.text import format_csv_cell
 from florin_server.web.console.fields import (
     FormValues,
@@ -25,7 +26,6 @@ from florin_server.web.console.view import (
     PAYMENT_STATES,
     Formatter,
     compute_rate,
-    format_units,
 )
 from florin_server.web.handlers import NOSNIFF
 
@@ -172,7 +172,7 @@ def _format_decimal(amount: money_pb2.Amount) -> str:
     """Return an amount in whole units as a plain number, all its decimals exact; empty if unset."""
     if not amount.unit or not amount.value.isascii() or not amount.value.isdecimal():
         return ""
-    return format_units(int(amount.value), amount.display.decimals)
+    return format_minor_units(int(amount.value), amount.display.decimals)
 
 
 def _format_rate(row: listing_pb2.PaymentRow) -> str:
@@ -186,7 +186,9 @@ def _format_fee_and_net(row: listing_pb2.PaymentRow) -> tuple[str, str]:
     if row.status != payment_pb2.PAYMENT_STATUS_SUCCEEDED or not paid.value.isdecimal():
         return "", ""
     decimals, fee_units = paid.display.decimals, int(fee.value) if fee.value.isdecimal() else 0
-    return format_units(fee_units, decimals), format_units(int(paid.value) - fee_units, decimals)
+    return format_minor_units(fee_units, decimals), format_minor_units(
+        int(paid.value) - fee_units, decimals
+    )
 
 
 def _format_refunds(formatter: Formatter, row: listing_pb2.PaymentRow) -> tuple[str, str, str]:
