@@ -18,6 +18,7 @@ from florin_server.domain.health import ConditionTracker
 from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.features.icons.service import IconCache
+from florin_server.features.reports.service.statement import StatementData
 from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.money.payments.store.listing import PaymentTotals
@@ -38,9 +39,16 @@ _TOTALS_MAX_AGE_US, _TOTALS_MAX = 60_000_000, 1000
 # that spends of it drops the cached value
 _USAGE_MAX_AGE_US, _CHAINS_MAX = 1_000_000, 1000
 
+# a statement can add up a million payments: those that are read again and again are cached
+_STATEMENT_MAX_AGE_US, _STATEMENTS_MAX = 60_000_000, 500
+
 
 def _create_totals_cache() -> TtlCache[PaymentTotals]:
     return TtlCache(_TOTALS_MAX, _TOTALS_MAX_AGE_US)
+
+
+def _create_statement_cache() -> TtlCache[StatementData]:
+    return TtlCache(_STATEMENTS_MAX, _STATEMENT_MAX_AGE_US)
 
 
 def _create_usage_cache() -> TtlCache[GasUsage]:
@@ -69,6 +77,7 @@ class Core:
     meters: Meters = field(default_factory=Meters)
     traces: Tracer = NULL_TRACER
     totals_cache: TtlCache[PaymentTotals] = field(default_factory=_create_totals_cache)
+    statement_cache: TtlCache[StatementData] = field(default_factory=_create_statement_cache)
     usage_cache: TtlCache[GasUsage] = field(
         default_factory=_create_usage_cache
     )  # in this hour, by chain

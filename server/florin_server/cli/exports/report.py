@@ -94,7 +94,7 @@ def _parse_options(options: ReportOptions) -> tuple[ReportFormat, ReportPeriod]:
         usage_error(f"unknown format {options.format[:80]!r}: use {', '.join(ReportFormat)}")
     format_ = ReportFormat(options.format)
     if options.daily and format_ not in _JOURNALS:
-        usage_error(f"--daily is for hledger and beancount")
+        usage_error("--daily is for hledger and beancount")
     if options.merchant_id is not None and options.partner_id is not None:
         usage_error("name a merchant or a partner, not both")
     if is_json_output() and format_ is not ReportFormat.TEXT and options.file is None:

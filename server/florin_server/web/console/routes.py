@@ -16,8 +16,8 @@ from florin.v1 import (
 from grpc_rest_gateway.plain import PlainRequest
 from grpc_rest_gateway.rpc import Metadata, RpcBackend
 
-from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.credentials import parse_key
+from florin_server.features.reports.context import StatementContext
 from florin_server.limits.context import LimitContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
@@ -32,6 +32,7 @@ from florin_server.web.console.merchant import (
     merchants,
     overview,
     payment,
+    statement,
     webhooks,
 )
 from florin_server.web.console.merchant import payments as own_payments
@@ -50,7 +51,7 @@ from florin_server.web.console.site import ROOT, Console, PageHandler
 from florin_server.web.handlers import Routes, build_read_routes
 
 
-class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
+class _Context(ChainContext, LimitContext, SettingsContext, StatementContext, Protocol):
     """The parts of the application that this module uses."""
 
 
@@ -68,6 +69,8 @@ _MERCHANT_READS: Mapping[str, PageHandler] = {
     create.PATH: create.show,
     search.PATH: search.search_own,
     balances.PATH: balances.show,
+    statement.PATH: statement.show,
+    f"{statement.PATH}/export": statement.download_csv,
     payment.PATH: payment.show,
     merchants.PATH: merchants.show,
     merchants.MERCHANT_PATH: merchants.show_merchant,
@@ -180,7 +183,13 @@ _MERCHANT_GROUPS = (
             NavLink(merchants.PATH, "Merchants", "shop"),
         ),
     ),
-    NavGroup("Money", (NavLink(balances.PATH, "Balances", "book"),)),
+    NavGroup(
+        "Money",
+        (
+            NavLink(balances.PATH, "Balances", "book"),
+            NavLink(statement.PATH, "Statement", "receipt"),
+        ),
+    ),
     NavGroup(
         "Developers",
         (NavLink(webhooks.PATH, "Webhooks", "hook"), NavLink(keys.PATH, "API keys", "key")),

@@ -18,8 +18,8 @@ from grpc_rest_gateway.plain import PlainEvents, PlainHandler, PlainRequest, Pla
 from grpc_rest_gateway.rpc import MessageStream, Metadata
 
 from florin_server.accounts.service.sign_outs import end_session, has_ended
-from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.features.reports.context import StatementContext
 from florin_server.limits.context import LimitContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
@@ -48,7 +48,7 @@ from florin_server.web.refusal import check_page_rate, to_refused_error
 from florin_server.web.render import build_security_headers, render_page
 
 
-class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
+class _Context(ChainContext, LimitContext, SettingsContext, StatementContext, Protocol):
     """The parts of the application that this module uses."""
 
 
