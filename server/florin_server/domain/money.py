@@ -173,7 +173,8 @@ def compute_rate(requested: int, requested_decimals: int, paid: int, paid_decima
     # minor units per minor unit, moved by the difference of decimals
     shift = paid_decimals - requested_decimals + RATE_PLACES
     top, bottom = requested * 10 ** max(shift, 0), paid * 10 ** max(-shift, 0)
-    return (2 * top + bottom) // (2 * bottom)
+    rate: int = (2 * top + bottom) // (2 * bottom)
+    return rate
 
 
 def compute_share(value: int, basis_points: int) -> int:

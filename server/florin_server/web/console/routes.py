@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import Protocol
 
 from florin.v1 import (
     account_pb2,
@@ -17,16 +16,14 @@ from grpc_rest_gateway.plain import PlainRequest
 from grpc_rest_gateway.rpc import Metadata, RpcBackend
 
 from florin_server.domain.accounts.credentials import parse_key
-from florin_server.features.reports.context import StatementContext
-from florin_server.limits.context import LimitContext
-from florin_server.rails.context import ChainContext
-from florin_server.settings.context import SettingsContext
 from florin_server.web.console import login, search
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.config import ConsoleConfig, NavGroup, NavLink
 from florin_server.web.console.confirmation import Confirmer
+from florin_server.web.console.context import ConsoleContext
 from florin_server.web.console.merchant import (
     balances,
+    branding,
     create,
     keys,
     merchants,
@@ -50,11 +47,6 @@ from florin_server.web.console.session import ConsoleSession, SessionManager
 from florin_server.web.console.site import ROOT, Console, PageHandler
 from florin_server.web.handlers import Routes, build_read_routes
 
-
-class _Context(ChainContext, LimitContext, SettingsContext, StatementContext, Protocol):
-    """The parts of the application that this module uses."""
-
-
 _MERCHANT = (
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
@@ -74,6 +66,7 @@ _MERCHANT_READS: Mapping[str, PageHandler] = {
     payment.PATH: payment.show,
     merchants.PATH: merchants.show,
     merchants.MERCHANT_PATH: merchants.show_merchant,
+    branding.PATH: branding.show,
     keys.PATH: keys.show,
     webhooks.PATH: webhooks.show,
     webhooks.ENDPOINT_PATH: webhooks.show_endpoint,
@@ -87,6 +80,8 @@ MERCHANT_WRITES: Mapping[str, PageHandler] = {
     f"{payment.PATH}/refund": payment.refund,
     f"{payment.PATH}/cancel": payment.cancel,
     f"{payment.PATH}/simulate": payment.simulate,
+    branding.PATH: branding.save,
+    branding.PREVIEW_PATH: branding.preview,
     f"{merchants.MERCHANT_PATH}/destinations": merchants.add,
     f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/change": merchants.change,
     f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/remove": merchants.remove,
@@ -217,7 +212,7 @@ _OPERATOR_GROUPS = (
 
 
 def build_merchant_routes(
-    app: _Context, secret_backend: RpcBackend, key_id_backend: RpcBackend, key: bytes
+    app: ConsoleContext, secret_backend: RpcBackend, key_id_backend: RpcBackend, key: bytes
 ) -> Routes:
     """Return the routes of the merchant console.
 
@@ -272,7 +267,7 @@ def build_merchant_routes(
 
 
 def build_operator_routes(
-    app: _Context,
+    app: ConsoleContext,
     backend: RpcBackend,
     token: str,
     key: bytes,
@@ -315,7 +310,7 @@ def _build_bearer_metadata(token: str) -> Metadata:
     return (("authorization", f"Bearer {token}"),)
 
 
-def _create_sessions(app: _Context, name: str, key: bytes) -> SessionManager:
+def _create_sessions(app: ConsoleContext, name: str, key: bytes) -> SessionManager:
     return SessionManager(name, key, app.clock, app.randbytes, app.links.base_url)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
+from typing import Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
 from google.protobuf.message import Message
@@ -19,10 +19,6 @@ from grpc_rest_gateway.rpc import MessageStream, Metadata
 
 from florin_server.accounts.service.sign_outs import end_session, has_ended
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.features.reports.context import StatementContext
-from florin_server.limits.context import LimitContext
-from florin_server.rails.context import ChainContext
-from florin_server.settings.context import SettingsContext
 from florin_server.web.console import hosts
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.config import ConsoleConfig
@@ -32,6 +28,7 @@ from florin_server.web.console.confirmation import (
     ActionConfirmation,
     Confirmer,
 )
+from florin_server.web.console.context import ConsoleContext
 from florin_server.web.console.fields import FormValues, read_form
 from florin_server.web.console.hosts import HostKind
 from florin_server.web.console.session import (
@@ -46,11 +43,6 @@ from florin_server.web.handlers import READ_METHODS
 from florin_server.web.language import get_translations
 from florin_server.web.refusal import check_page_rate, to_refused_error
 from florin_server.web.render import build_security_headers, render_page
-
-
-class _Context(ChainContext, LimitContext, SettingsContext, StatementContext, Protocol):
-    """The parts of the application that this module uses."""
-
 
 ROOT: Final = "/console"
 LOGIN: Final = f"{ROOT}/login"
@@ -122,7 +114,7 @@ class Console:
 
     def __init__(
         self,
-        app: _Context,
+        app: ConsoleContext,
         config: ConsoleConfig,
         rpc_client: ConsoleRpcClient,
         sessions: SessionManager,
