@@ -152,7 +152,7 @@ async def test_unreadable_color_is_adjusted_and_the_page_says_so(tenant, person)
         ("icon_url", "data:image/svg+xml,<svg onload=alert(1)>"),
         ("icon_url", "javascript:alert(1)"),
         ("support_url", "javascript:alert(1)"),
-        ("support_email", "nobody"),
+        ("support_email", "no address"),
         ("name", ""),
         ("name", "x" * 257),
     ],

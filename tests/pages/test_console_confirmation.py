@@ -165,6 +165,8 @@ async def test_every_form_asks_or_is_listed_here():
     )
     assert {path.removeprefix("/console/") for path in merchant} == {
         "payments/new",
+        "merchants/{merchant_id}/branding",
+        "merchants/{merchant_id}/branding/preview",
         "webhooks",
         "merchants/{merchant_id}/payments/{payment_id}/simulate",
         "webhooks/{endpoint_id}/replay",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -12,7 +12,7 @@ from florin_server.db.engine.store import Store
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.ledger import postings
 from florin_server.domain.ledger.postings import PaymentProceeds
-from florin_server.domain.payments.payment import Merchant
+from florin_server.domain.payments.payment import Merchant, Payment
 from florin_server.domain.reports.assets import ReportAsset, make_unknown_asset
 from florin_server.domain.reports.period import parse_period
 from florin_server.domain.settlement.chain_txs import LedgerPosting
@@ -41,6 +41,21 @@ def find_asset(asset: str) -> ReportAsset:
     return ASSETS.get(asset) or make_unknown_asset(asset)
 
 
+@dataclass(frozen=True)
+class LedgerEvent:
+    """A journal to book; `payment` and `proceeds` are drawn even where it needs less."""
+
+    kind: str
+    month: str
+    at_us: int
+    payment: Payment
+    proceeds: PaymentProceeds
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}:{self.payment.id}"
+
+
 @dataclass
 class LedgerWriter:
     """Books random journals, and adds up what they mean, apart from the code under test."""
@@ -54,7 +69,6 @@ class LedgerWriter:
 
     def __post_init__(self) -> None:
         self.chance = Random(self.seed)
-        self._held: dict[str, list[tuple[str, str, str, int]]] = defaultdict(list)
         self._count = 0
 
     async def add_accounts(self) -> None:
@@ -90,11 +104,20 @@ class LedgerWriter:
     async def book_one(
         self, kind: str, shop: tuple[str, str, bool], month: str, at_us: int
     ) -> None:
+        """Book a journal of a kind, of a new payment if the kind has one."""
+        event = self._draw(kind, shop, month, at_us)
+        if kind not in {"payout", "gas"}:
+            await self.store.write(payments.create(event.payment))
+        if kind in {"settle", "direct", "reversed", "release"}:
+            await self._settle(event)
+        elif kind in {"late", "late_direct", "held"}:
+            await self._receive(event)
+        else:
+            await self._send(event)
+
+    def _draw(self, kind: str, shop: tuple[str, str, bool], month: str, at_us: int) -> LedgerEvent:
         merchant_id, partner_id, live = shop
-        asset = self.chance.choice((DOLLAR, EURO))
         value = self.chance.choice((1_000, 12_500_000, 10**30)) + self.chance.randrange(1_000)
-        fee = self.chance.choice((0, 7, value // 100))
-        payer = self.chance.choice(PAYERS)
         self._count += 1
         payment = make_payment(
             id=f"pay_report{self._count:05}",
@@ -104,86 +127,85 @@ class LedgerWriter:
             value=self.chance.randrange(1, 10_000),
             reference_id=f"order {self._count}",
         )
-        key = f"{kind}:{payment.id}"
+        direct = "direct" in kind
         proceeds = PaymentProceeds(
-            asset,
-            payer,
-            value,
-            fee,
-            OWN if "direct" in kind else TREASURY,
-            TREASURY,
-            "direct" in kind,
-            "direct" not in kind,
-            "direct" not in kind,
+            asset=self.chance.choice((DOLLAR, EURO)),
+            payer=self.chance.choice(PAYERS),
+            value=value,
+            fee=self.chance.choice((0, 7, value // 100)),
+            dest=OWN if direct else TREASURY,
+            fee_to=TREASURY,
+            is_merchant_account=direct,
+            is_own_wallet=not direct,
+            is_owed=not direct,
         )
+        return LedgerEvent(kind, month, at_us, payment, proceeds)
 
-        def add(line: str, amount: int) -> None:
-            self.totals[merchant_id, month, asset, line] += amount
-
-        async def post(journal: str, legs: Sequence[LedgerPosting], *, paid: bool = True) -> None:
-            await self.store.write(
-                ledger.post(key, journal, payment.id if paid else None, "0x1", legs, at_us)
+    async def _settle(self, event: LedgerEvent) -> None:
+        payment, proceeds = event.payment, event.proceeds
+        if event.kind == "release":
+            held = f"held:{proceeds.payer}"
+            shares = (
+                (f"merchant:{payment.merchant_id}", proceeds.value - proceeds.fee),
+                ("income:fee", proceeds.fee),
             )
-            self.booked.append((at_us, merchant_id, legs))
-
-        if kind not in {"payout", "gas"}:
-            await self.store.write(payments.create(payment))
-        if kind in {"settle", "direct", "reversed"}:
-            legs = postings.build_settlement_postings(proceeds, merchant_id)
-            await post("settle", legs)
-            if kind == "reversed":
-                await self.store.write(ledger.reverse(key, at_us))
-                self.booked.append((at_us, merchant_id, postings.reverse_postings(legs)))
-                return
-            add("payments", 1)
-            add("received", value)
-            add("fees", fee)
-            self.totals[merchant_id, month, payment.unit, "requested"] += payment.value
-            if kind == "direct":
-                add("settled_directly", value - fee)
-        elif kind in {"late", "late_direct"}:
-            await post("late", postings.build_late_postings(proceeds, merchant_id))
-            add("other_received", value)
-            if kind == "late_direct":
-                add("settled_directly", value - fee)
-        elif kind == "held":
-            await post("held", postings.build_held_postings(proceeds))
-            add("held_in", value)
-        elif kind == "release":
-            legs = (
-                LedgerPosting(f"held:{payer}", f"merchant:{merchant_id}", asset, value - fee),
-                LedgerPosting(f"held:{payer}", "income:fee", asset, fee),
+            legs = tuple(
+                LedgerPosting(held, account, proceeds.asset, share)
+                for account, share in shares
+                if share
             )
-            await post("settle", tuple(leg for leg in legs if leg.amount))
-            for line, amount in (
-                ("payments", 1),
-                ("received", value),
-                ("fees", fee),
-                ("held_out", value),
-            ):
-                add(line, amount)
-            self.totals[merchant_id, month, payment.unit, "requested"] += payment.value
-        elif kind == "return_held":
-            await post(
-                "return", (LedgerPosting(f"held:{payer}", f"wallet:{TREASURY}", asset, value),)
-            )
-            add("held_out", value)
-        elif kind == "gas":
-            coin = postings.build_gas_postings(RELAYER, COIN, value, 5)
-            await self.store.write(
-                ledger.post(f"{kind}:{self._count}", "gas", None, "0x1", coin, at_us)
-            )
-            self.booked.append((at_us, "", coin))
+            self._add(event, held_out=proceeds.value)
         else:
-            out = (LedgerPosting(f"merchant:{merchant_id}", f"wallet:{TREASURY}", asset, value),)
-            await post(kind, out, paid=kind != "payout")
-            count, amount = {
-                "refund": ("refunds", "refunded"),
-                "return": ("returns", "returned"),
-                "payout": ("payouts", "paid_out"),
-            }[kind]
-            add(count, 1)
-            add(amount, value)
+            legs = postings.build_settlement_postings(proceeds, payment.merchant_id)
+        await self._post(event, "settle", legs)
+        if event.kind == "reversed":
+            await self.store.write(ledger.reverse(event.key, event.at_us))
+            self.booked.append((event.at_us, payment.merchant_id, postings.reverse_postings(legs)))
+            return
+        direct = proceeds.value - proceeds.fee if event.kind == "direct" else 0
+        self._add(
+            event, payments=1, received=proceeds.value, fees=proceeds.fee, settled_directly=direct
+        )
+        key = (payment.merchant_id, event.month, payment.unit, "requested")
+        self.totals[key] += payment.value
+
+    async def _receive(self, event: LedgerEvent) -> None:
+        proceeds = event.proceeds
+        if event.kind == "held":
+            await self._post(event, "held", postings.build_held_postings(proceeds))
+            self._add(event, held_in=proceeds.value)
+            return
+        legs = postings.build_late_postings(proceeds, event.payment.merchant_id)
+        await self._post(event, "late", legs)
+        direct = proceeds.value - proceeds.fee if event.kind == "late_direct" else 0
+        self._add(event, other_received=proceeds.value, settled_directly=direct)
+
+    async def _send(self, event: LedgerEvent) -> None:
+        proceeds, value = event.proceeds, event.proceeds.value
+        treasury, balance = f"wallet:{TREASURY}", f"merchant:{event.payment.merchant_id}"
+        if event.kind == "gas":
+            await self._post(event, "gas", postings.build_gas_postings(RELAYER, COIN, value, 5))
+        elif event.kind == "return_held":
+            leg = LedgerPosting(f"held:{proceeds.payer}", treasury, proceeds.asset, value)
+            await self._post(event, "return", (leg,))
+            self._add(event, held_out=value)
+        else:
+            leg = LedgerPosting(balance, treasury, proceeds.asset, value)
+            await self._post(event, event.kind, (leg,))
+            lines = {"refund": "refunded", "return": "returned", "payout": "paid_out"}
+            self._add(event, **{f"{event.kind}s": 1, lines[event.kind]: value})
+
+    async def _post(self, event: LedgerEvent, journal: str, legs: Sequence[LedgerPosting]) -> None:
+        payment_id = None if event.kind in {"payout", "gas"} else event.payment.id
+        op = ledger.post(event.key, journal, payment_id, "0x1", legs, event.at_us)
+        await self.store.write(op)
+        shop = "" if event.kind == "gas" else event.payment.merchant_id
+        self.booked.append((event.at_us, shop, legs))
+
+    def _add(self, event: LedgerEvent, **amounts: int) -> None:
+        for line, amount in amounts.items():
+            key = (event.payment.merchant_id, event.month, event.proceeds.asset, line)
+            self.totals[key] += amount
 
     def get_balance(self, shop: str, asset: str, before_us: int, prefix: str = "merchant:") -> int:
         """Return what a merchant is owed, or what is held of its payers, before a time."""

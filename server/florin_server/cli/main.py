@@ -454,7 +454,7 @@ def report(  # noqa: PLR0917  (typer gives them by name)
     to: Annotated[Path | None, typer.Option(help="File to write.  [default: stdout]")] = None,
     home: HomeOption = None,
 ) -> None:
-    """Print the statement of a month, its payments, or the ledger for an accounting program.
+    """Print the statement, the payments or the ledger of a month.
 
     Florin can run meanwhile. A statement has the opening balance, payments, fees, refunds, payouts
     and the closing balance, and exits with 1 if it differs from the ledger.

@@ -31,7 +31,7 @@ _PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
-class ReportSource:
+class StoreReports:
     """A store, the names of its assets, and its present time."""
 
     store: StoreReader
@@ -104,10 +104,10 @@ class ReportSource:
 
 
 @contextmanager
-def open_report_source(settings: Settings) -> Iterator[ReportSource]:
+def open_report_source(settings: Settings) -> Iterator[StoreReports]:
     """Return the source of reports; nothing in the state folder is created or changed.
 
     SetupError, or ExportError, if no store exists that this release can read.
     """
     with open_settings_reader(settings) as (store, now_us):
-        yield ReportSource(store, build_asset_finder(settings), now_us)
+        yield StoreReports(store, build_asset_finder(settings), now_us)

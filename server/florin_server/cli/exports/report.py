@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from florin_server.app.exports.report import ReportSource, open_report_source
+from florin_server.app.exports.report import StoreReports, open_report_source
 from florin_server.app.home import SetupError
 from florin_server.cli.console import (
     console,
@@ -153,7 +153,7 @@ def _list_text_rows(section: StatementSection) -> Iterator[tuple[str, str, str]]
 
 
 def _list_lines(
-    source: ReportSource,
+    source: StoreReports,
     scope: ReportScope,
     period: ReportPeriod,
     format_: ReportFormat,

@@ -94,7 +94,7 @@ class RequestedSum:
 
 @dataclass(frozen=True, slots=True)
 class CostSum:
-    """What the operator's transactions cost: network fees, or rent of accounts that they opened."""
+    """The cost of the operator's transactions: network fees, or rent of accounts."""
 
     account: str
     asset: str

@@ -14,4 +14,4 @@ from florin_server.settings.context import SettingsContext
 class ConsoleContext(
     ChainContext, IconContext, LimitContext, SettingsContext, StatementContext, Protocol
 ):
-    """What pages read directly; everything else they ask for by calls."""
+    """The parts that pages read directly; they get everything else by calls."""

@@ -9,7 +9,7 @@ from contextlib import closing
 from fractions import Fraction
 
 import pytest
-from florin_server.app.exports.report import ReportSource
+from florin_server.app.exports.report import StoreReports
 from florin_server.db.engine.reading import SqliteStoreReader
 from florin_server.domain.reports.period import parse_period
 from florin_server.domain.settlement.chain_txs import LedgerPosting
@@ -58,7 +58,7 @@ async def writer(tmp_path):
 def source(writer, tmp_path):
     # beside the process that writes
     with closing(SqliteStoreReader(tmp_path / "florin.db")) as reader:
-        yield ReportSource(reader, find_asset, OCTOBER.end_us)
+        yield StoreReports(reader, find_asset, OCTOBER.end_us)
 
 
 def sum_ledger(writer, shops, kind_of):
@@ -165,8 +165,8 @@ def test_payments_add_up_to_the_statement(writer, source):
         statement = source.read_statement(TEST_MODE, period)
         for section in statement.sections:
             lines = {line.key: line for line in section.lines}
-            found = [totals[section.asset.id, name] for name in ("payments", "paid", "fee")]
-            assert found == [
+            sums = [totals[section.asset.id, name] for name in ("payments", "paid", "fee")]
+            assert sums == [
                 lines["payments"].count,
                 Fraction(section.asset.format(lines["payments"].amount)),
                 -Fraction(section.asset.format(lines["fees"].amount)),

@@ -56,8 +56,8 @@ async def test_each_line_is_exact_in_every_scope(store, tmp_path, earlier_releas
                     for line in LINES
                 }
                 sums = result.assets.get(asset)
-                found = {line: getattr(sums, line, 0) for line in LINES}
-                assert found == expected
+                actual = {line: getattr(sums, line, 0) for line in LINES}
+                assert actual == expected
                 for name, at_us in (("opening", period.start_us), ("closing", period.end_us)):
                     for prefix, member in (("merchant:", name), ("held:", f"held_{name}")):
                         balance = sum(
@@ -121,11 +121,11 @@ async def test_costs_are_in_the_statement_of_all_merchants_alone(store):
     for _ in range(3):
         await writer.book_one("gas", SHOPS[0], "2026-10", OCTOBER.start_us)
     spent = sum(leg.amount for *_, legs in writer.booked for leg in legs)
-    found = {}
+    spent_by_scope = {}
     for name, (scope, _) in SCOPES.items():
         data = await store.scan(read_statement(scope, OCTOBER))
         statement = build_statement(data, scope, OCTOBER, find_asset, OCTOBER.end_us)
-        found[name] = -sum(cost.amount for cost in statement.costs)
+        spent_by_scope[name] = -sum(cost.amount for cost in statement.costs)
         assert {cost.asset.id for cost in statement.costs} <= {COIN}
     # the coin's chain is a test chain
-    assert found == {**dict.fromkeys(SCOPES, 0), "all test": spent}
+    assert spent_by_scope == {**dict.fromkeys(SCOPES, 0), "all test": spent}

@@ -77,7 +77,7 @@ class RequestedLine(NamedTuple):
 
 
 class CostLine(NamedTuple):
-    """What the operator's transactions cost in one coin, in minor units."""
+    """The cost of the operator's transactions in one coin, in minor units."""
 
     asset: ReportAsset
     key: str
@@ -103,7 +103,7 @@ class MonthStatement:
 
 @dataclass(frozen=True, slots=True)
 class StatementData:
-    """What the store knows for a statement, all of one moment."""
+    """The rows of the store for a statement, all of one moment."""
 
     sums: StatementSums
     requested: Sequence[RequestedSum]

@@ -41,7 +41,7 @@ _SCOPE: Final = ".brand-preview"
 
 
 class LogoState(StrEnum):
-    """What is known of a logo."""
+    """The state of a logo."""
 
     NONE = "none"
     OFF = "off"

@@ -44,13 +44,13 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     # the request of the list also counts against the key's rate limit
     merchants = await list_merchants(console_request)
     period = _parse_period(month, query.get("zone") or "UTC")
-    found = await _read(console_request, period)
+    result = await _read(console_request, period)
     address = {"month": month, "zone": period.zone, "merchant": query.get("merchant", "")}
     return console_request.render_page(
         "merchant/statement",
         "Statement",
-        statement=found.statement,
-        merchant=found.merchant,
+        statement=result.statement,
+        merchant=result.merchant,
         merchants=merchants,
         zones=_ZONES,
         latest=get_month(now_us),
@@ -64,11 +64,11 @@ async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
     query = console_request.query
     await list_merchants(console_request)
     period = _parse_period(query.get("month", ""), query.get("zone") or "UTC")
-    found = await _read(console_request, period)
-    merchant = found.merchant
+    result = await _read(console_request, period)
+    merchant = result.merchant
     named = ("", "") if merchant is None else (merchant.id, merchant.name)
     buffer = io.StringIO()
-    csv.writer(buffer).writerows(list_csv_rows(found.statement, named))
+    csv.writer(buffer).writerows(list_csv_rows(result.statement, named))
     disposition = f'attachment; filename="statement-{period.name}.csv"'
     headers = ((b"content-disposition", disposition.encode()), NOSNIFF)
     return PlainResponse(200, buffer.getvalue().encode(), "text/csv; charset=utf-8", headers)
