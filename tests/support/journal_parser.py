@@ -61,7 +61,7 @@ class ParsedJournal:
 def parse_journal(lines: Iterable[str], program: str) -> ParsedJournal:
     """Parse a journal; AssertionError for a line or an entry that is not valid."""
     rules = _HLEDGER if program == "hledger" else _BEANCOUNT
-    journal = ParsedJournal()
+    journal, in_entry = ParsedJournal(), False
     for line in lines:
         assert "\n" not in line, line
         if not line or line.startswith(";"):
@@ -75,6 +75,8 @@ def parse_journal(lines: Iterable[str], program: str) -> ParsedJournal:
             ("", None),
         )
         assert match is not None, line
+        # facts of a commodity follow it
+        in_entry = name in {"entry", "fact", "posting"} and (in_entry or name == "entry")
         if name == "commodity":
             assert match[2] not in journal.commodities, line
             journal.commodities[match[2]] = match[1]
@@ -83,7 +85,7 @@ def parse_journal(lines: Iterable[str], program: str) -> ParsedJournal:
             journal.accounts[match[2]] = match[1]
         elif name == "entry":
             journal.entries.append(ParsedEntry(match[1], match[2].strip('"')))
-        elif name == "fact" and journal.entries:
+        elif name == "fact" and in_entry:
             journal.entries[-1].facts.append(line.strip())
         elif name == "posting":
             account, amount, commodity = match.groups()

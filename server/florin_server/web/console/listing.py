@@ -52,7 +52,7 @@ _COLUMNS = (
     *("amount", "currency", "asset_amount", "asset", "asset_id", "rate", "fee", "net"),
     *("refund_status", "refund_amount", "refunded_at"),
     *("payer", "wallet", "network", "transaction", "created_at", "last_updated_at", "settled_at"),
-    "refunds",
+    *("refunds", "fee_asset", "net_asset", "refund_asset"),
 )
 
 
@@ -165,6 +165,7 @@ def _format_row(formatter: Formatter, row: listing_pb2.PaymentRow) -> list[str]:
         formatter.iso(row.last_updated_at),
         formatter.iso(row.settled_at) if row.HasField("settled_at") else "",
         "; ".join(_describe_refund(formatter, refund) for refund in row.refunds),
+        *_format_units(row),
     ]
 
 
@@ -189,6 +190,13 @@ def _format_fee_and_net(row: listing_pb2.PaymentRow) -> tuple[str, str]:
     return format_minor_units(fee_units, decimals), format_minor_units(
         int(paid.value) - fee_units, decimals
     )
+
+
+def _format_units(row: listing_pb2.PaymentRow) -> tuple[str, str, str]:
+    """Return the tickers of fee, net and refund amount; empty where the amount is empty."""
+    symbol = row.token_amount.display.asset_symbol
+    fee, net = (symbol if text else "" for text in _format_fee_and_net(row))
+    return fee, net, row.refunds[-1].amount.display.asset_symbol if row.refunds else ""
 
 
 def _format_refunds(formatter: Formatter, row: listing_pb2.PaymentRow) -> tuple[str, str, str]:
