@@ -94,7 +94,7 @@ def test_amounts_and_their_units_have_columns_of_their_own():
 def test_each_amount_has_its_unit_where_it_has_a_value():
     (paid, waiting) = read(
         row(token_amount=token(32_550_000), refunds=[part(5_000_000)]),
-        row(status=payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION),
+        row("REQUIRES_ACTION"),
     )
     for name in ("fee", "net", "refund_amount"):
         unit = f"{name.removesuffix('_amount')}_asset"
