@@ -34,6 +34,7 @@ from florin_server.features.exports.store import payments as exports_payments
 from florin_server.features.exports.store import transactions as exports_transactions
 from florin_server.features.exports.store import watched as exports_watched
 from florin_server.features.receipts import store as receipt_keys
+from florin_server.features.reports.store import journals as report_journals
 from florin_server.features.webhooks.store import claims, deliveries, endpoints, replays
 from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store import responses as idempotency
@@ -91,6 +92,7 @@ OPERATIONS = (
     token_accounts,
     receipt_keys,
     refunds,
+    report_journals,
     replays,
     sharing,
     sign_outs,
@@ -300,7 +302,7 @@ def test_no_operation_reads_a_whole_table(plans, name):
         *("exports_transactions_LAST", "exports_transactions_RANGE", "buyer_data_ALL"),
         *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS", "events_EVENTS"),
         *("replays_OF_PARTNER", "replays_OF_MERCHANT", "replays_REFUNDED"),
-        *("replays_SETTLED", "books_DEBIT_PAGE", "books_CREDIT_PAGE"),
+        *("replays_SETTLED", "books_DEBIT_PAGE", "books_CREDIT_PAGE", "journals_PAGE"),
     ],
 )
 def test_ordered_query_needs_no_sort(plans, name):
