@@ -9,6 +9,6 @@ from florin_server.cli import main
 if __name__ == "__main__":
     # a fork inherits what was loaded before
     assert not {"florin_sandbox", "eth"} & sys.modules.keys()
-    sys.modules["florin_sandbox"] = sys.modules["eth"] = None  # type: ignore[assignment]
+    sys.modules["florin_sandbox"] = sys.modules["eth"] = None
     sys.argv[0] = "florin"
     main()
