@@ -1,4 +1,4 @@
-"""Indexes for the search of payments by reference and by transaction."""
+"""Indexes for the search of payments, and saved views of the console's list of payments."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SHORT_OUTPUTS = "length(outputs) <= 80"
 
 
 def upgrade() -> None:
-    """Add the indexes."""
+    """Add the indexes and the table."""
     _create("payment", "ix_payment_partner_reference", "partner_id", "live", "reference_id", "id")
     _create("payment", "ix_payment_tx_id", "tx_id", where=_HAS_TX)
     _create(
@@ -29,10 +29,23 @@ def upgrade() -> None:
     _create("refund", "ix_refund_tx_id", "tx_id", where=_HAS_TX)
     _create("chain_tx_bump", "ix_chain_tx_bump_hash", "hash")
     _create("confirm", "ix_confirm_outputs", sa.text("lower(outputs)"), where=_SHORT_OUTPUTS)
+    _create("webhook_endpoint", "ix_webhook_endpoint_partner", "partner_id", "live")
+    op.create_table(
+        "console_view",
+        sa.Column("partner_id", sa.Text(), nullable=False),
+        sa.Column("live", sa.Boolean(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("query", sa.Text(), nullable=False),
+        sa.Column("created_at_us", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("partner_id", "live", "name", name=op.f("pk_console_view")),
+        sqlite_with_rowid=False,
+    )
 
 
 def downgrade() -> None:
-    """Drop the indexes."""
+    """Drop them; views are lost."""
+    op.drop_table("console_view")
+    op.drop_index("ix_webhook_endpoint_partner", "webhook_endpoint")
     op.drop_index("ix_confirm_outputs", "confirm")
     op.drop_index("ix_chain_tx_bump_hash", "chain_tx_bump")
     op.drop_index("ix_refund_tx_id", "refund")
