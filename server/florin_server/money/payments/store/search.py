@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import ColumnElement, Text, func, select, text
+from sqlalchemy import ColumnElement, Text, TextClause, func, select, text
 
 from florin_server.db.engine.columns import sortable_amount
 from florin_server.db.engine.query import Op, Params, Statement, is_in, operation, param
@@ -39,7 +39,7 @@ _OF_PARTNER = (
 )
 
 
-def _select_ids(*conditions: ColumnElement[bool]) -> Statement[str]:
+def _select_ids(*conditions: ColumnElement[bool] | TextClause) -> Statement[str]:
     """Select the newest payments of the partner."""
     return Statement(
         select(payment_table.c.id)

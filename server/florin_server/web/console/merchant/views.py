@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
 
 from florin.v1 import account_pb2
@@ -31,7 +31,7 @@ _PAYMENTS: Final = f"{ROOT}/payments"
 
 async def build_values(
     console_request: ConsoleRequest, partner_id: str | None, filters: PaymentFilters
-) -> dict[str, object]:
+) -> dict[str, Any]:
     """Return the values of the template for the views above a list."""
     live = console_request.session.live
     app = console_request.console.app
