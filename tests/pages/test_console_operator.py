@@ -124,10 +124,10 @@ async def test_paused_endpoints_are_counted_beside_their_page(desk, operator):
     await operator.sign_in(token(desk))
     pattern = r'Webhooks<small class="count">(\d+)<'
     before = re.search(pattern, (await operator.get("/console")).text)
-    made = await desk.ask(
+    created = await desk.ask(
         "POST", "/v1/webhook-endpoints", tenant.headers, {"url": "https://shop.example/hooks"}
     )
-    path = f"/console/webhooks/{made.body['endpoint']['id']}"
+    path = f"/console/webhooks/{created.body['endpoint']['id']}"
     await operator.act("/console/webhooks", f"{path}/pause")
     after = re.search(pattern, (await operator.get("/console")).text)
     assert after is not None

@@ -66,9 +66,9 @@ async def test_form_of_a_page_loaded_before_a_switch_is_refused(desk, person):
     result = await person.send(path, {**stale, **values})
     assert (result.status, "Nothing has changed" in result.text) == (409, True)
     assert "another tab has switched to live" in result.text
-    listing = await desk.ask("GET", "/v1/merchants/payments", live.headers)
-    assert listing.status == 200
-    assert listing.body["data"] == []
+    payment_list = await desk.ask("GET", "/v1/merchants/payments", live.headers)
+    assert payment_list.status == 200
+    assert payment_list.body["data"] == []
     # the page of the refusal switches back
     form = person.list_hidden_fields(result, SWITCH)
     assert form["key"] == test.key_id
@@ -202,11 +202,11 @@ async def test_merchants_of_the_switch_filter_pages_and_are_the_partners_own(des
 async def test_waiting_webhooks_are_counted_for_keys_that_manage_them(desk, person, bare):
     tenant = await desk.tenant()
     body = {"url": "https://shop.example/hooks"}
-    made = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, body)
+    created = await desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, body)
     await person.sign_in(tenant.secret)
     count = r'Webhooks<small class="count">(\d+)<'
     assert not re.search(count, (await person.get("/console")).text)
-    endpoint = f"/console/webhooks/{made.body['endpoint']['id']}"
+    endpoint = f"/console/webhooks/{created.body['endpoint']['id']}"
     await person.act(endpoint, f"{endpoint}/pause")
     assert re.search(count, (await person.get("/console")).text)[1] == "1"
     _, reader = await desk.key(tenant.partner.id, scopes=("read",))

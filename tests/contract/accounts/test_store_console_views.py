@@ -27,8 +27,8 @@ def save(name: str, partner: str = "par_1", *, live: bool = False, query: str = 
 
 
 async def list_names(store, partner: str = "par_1", *, live: bool = False) -> list[str]:
-    found = await store.read(console_views.list_views(partner, live=live, limit=VIEWS_MAX + 5))
-    return [view.name for view in found]
+    rows = await store.read(console_views.list_views(partner, live=live, limit=VIEWS_MAX + 5))
+    return [view.name for view in rows]
 
 
 async def test_number_of_views_is_bounded_also_when_saved_at_once(views):
@@ -38,8 +38,8 @@ async def test_number_of_views_is_bounded_also_when_saved_at_once(views):
     # one of the same name is replaced
     name = (await list_names(views))[0]
     assert await views.write(save(name, query="token=USDC"))
-    found = await views.read(console_views.list_views("par_1", live=False, limit=20))
-    assert SavedView(name, "token=USDC") in found
+    rows = await views.read(console_views.list_views("par_1", live=False, limit=20))
+    assert SavedView(name, "token=USDC") in rows
 
 
 async def test_views_are_of_one_partner_and_mode(views):

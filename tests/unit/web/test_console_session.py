@@ -129,22 +129,22 @@ def test_cookie_holds_the_sessions_of_several_keys_the_chosen_one_first():
     both = first.add(manager.start("Key00002", HOST, live=True))
     _, header = manager.build_session_cookie(both, build_request())
     cookie = header.decode().partition(";")[0]
-    found = manager.find(build_request(cookie=cookie))
-    assert found is not None
-    assert [each.holder for each in found.list_all()] == ["Key00002", "Key00001"]
-    chosen = found.choose("Key00001")
+    session = manager.find(build_request(cookie=cookie))
+    assert session is not None
+    assert [each.holder for each in session.list_all()] == ["Key00002", "Key00001"]
+    chosen = session.choose("Key00001")
     assert chosen is not None
     assert [each.holder for each in chosen.list_all()] == ["Key00001", "Key00002"]
-    assert found.choose("Key00003") is None
-    assert chosen.remove("Key00001") == found.list_all()[0]
+    assert session.choose("Key00003") is None
+    assert chosen.remove("Key00001") == session.list_all()[0]
     assert first.remove("Key00001") is None
     # each has tokens of its own, and a session of its own
-    tokens = {manager.derive_csrf_token(each) for each in found.list_all()}
+    tokens = {manager.derive_csrf_token(each) for each in session.list_all()}
     assert len(tokens) == 2
-    owner = manager.find_form_owner(found, manager.derive_csrf_token(first))
+    owner = manager.find_form_owner(session, manager.derive_csrf_token(first))
     assert owner is not None
     assert owner.holder == "Key00001"
-    assert manager.find_form_owner(found, manager.derive_csrf_token(found)) is None
+    assert manager.find_form_owner(session, manager.derive_csrf_token(session)) is None
 
 
 def test_cookie_of_a_single_key_is_read_by_older_releases():
@@ -160,9 +160,9 @@ def test_expired_sessions_among_the_others_are_dropped():
     _, header = manager.build_session_cookie(both, build_request())
     cookie = header.decode().partition(";")[0]
     clock.advance(IDLE_S - 60)
-    found = manager.find(build_request(cookie=cookie))
-    assert found is not None
-    assert found.others == ()
+    session = manager.find(build_request(cookie=cookie))
+    assert session is not None
+    assert session.remaining == ()
 
 
 @pytest.mark.parametrize(("count", "text"), [(0, ""), (1, "1"), (99, "99"), (100, "99+")])

@@ -56,8 +56,10 @@ def list_views(partner_id: str, *, live: bool, limit: int) -> Op[list[SavedView]
 def save(partner_id: str, view: SavedView, *, live: bool, now_us: int, limit: int) -> Op[bool]:
     """Save a view, in place of one of its name; return False if it would be one too many."""
     yield from _LOCK.any(partner=partner_id)
-    others = yield from _COUNT_OTHERS.single(partner=partner_id, is_live=live, of_name=view.name)
-    if others >= limit:
+    view_count = yield from _COUNT_OTHERS.single(
+        partner=partner_id, is_live=live, of_name=view.name
+    )
+    if view_count >= limit:
         return False
     yield _PUT(
         partner_id=partner_id, live=live, name=view.name, query=view.query, created_at_us=now_us

@@ -47,7 +47,7 @@ class ConsoleSession:
     """A session that began at `started_s` and last loaded a page at `last_seen_s`.
 
     `holder` is the id of the API key, or "operator"; the secret was last entered at `verified_s`.
-    `host` is the only host name at which the session is valid. `others` are the sessions of other
+    `host` is the only host name at which the session is valid. `remaining` are the sessions of other
     keys in the same browser, which were used last first; they have no others themselves.
     """
 
@@ -58,26 +58,26 @@ class ConsoleSession:
     last_seen_s: int
     verified_s: int
     host: str
-    others: tuple[ConsoleSession, ...] = ()
+    remaining: tuple[ConsoleSession, ...] = ()
 
     def list_all(self) -> tuple[ConsoleSession, ...]:
         """Return the sessions of all keys, each without the others; this one first."""
-        return replace(self, others=()), *self.others
+        return replace(self, remaining=()), *self.remaining
 
     def choose(self, holder: str) -> ConsoleSession | None:
         """Return the session of another key, with this one among the others; None without it."""
-        chosen = next((other for other in self.others if other.holder == holder), None)
+        chosen = next((other for other in self.remaining if other.holder == holder), None)
         return None if chosen is None else self.add(chosen)
 
     def add(self, session: ConsoleSession) -> ConsoleSession:
         """Return a session with these as its others; an earlier session of its key is dropped."""
-        others = tuple(each for each in self.list_all() if each.holder != session.holder)
-        return replace(session, others=others)
+        remaining = tuple(each for each in self.list_all() if each.holder != session.holder)
+        return replace(session, remaining=remaining)
 
     def remove(self, holder: str) -> ConsoleSession | None:
         """Return the sessions without that of a key, the last used first; None if none is left."""
         remaining = [session for session in self.list_all() if session.holder != holder]
-        return replace(remaining[0], others=tuple(remaining[1:])) if remaining else None
+        return replace(remaining[0], remaining=tuple(remaining[1:])) if remaining else None
 
     def to_fields(self) -> list[object]:
         """Return the fields as the cookie has them; of a single session as older releases do."""
@@ -85,7 +85,9 @@ class ConsoleSession:
             *(self.id, self.holder, self.live, self.started_s, self.last_seen_s),
             *(self.verified_s, self.host),
         ]
-        return [*single, [other.to_fields() for other in self.others]] if self.others else single
+        return (
+            [*single, [other.to_fields() for other in self.remaining]] if self.remaining else single
+        )
 
 
 class SessionManager:
@@ -160,8 +162,8 @@ class SessionManager:
         now_s = self._get_now_s()
         if now_s - session.last_seen_s < _RENEWAL_S:
             return ()
-        others = tuple(replace(other, last_seen_s=now_s) for other in session.others)
-        renewed = replace(session, last_seen_s=now_s, others=others)
+        remaining = tuple(replace(other, last_seen_s=now_s) for other in session.remaining)
+        renewed = replace(session, last_seen_s=now_s, remaining=remaining)
         return (self.build_session_cookie(renewed, request),)
 
     def build_session_cookie(self, session: ConsoleSession, request: PlainRequest) -> HttpHeader:
@@ -182,7 +184,7 @@ class SessionManager:
 
     def find_form_owner(self, session: ConsoleSession, token: str) -> ConsoleSession | None:
         """Return the other session whose form has a token; None if it is of none of them."""
-        return next((each for each in session.others if self.is_csrf_token(each, token)), None)
+        return next((each for each in session.remaining if self.is_csrf_token(each, token)), None)
 
     def derive_confirmation_key(self, session: ConsoleSession) -> bytes:
         """Return the key of the codes that a session's confirming pages contain."""
@@ -245,13 +247,15 @@ class SessionManager:
             sealed = Ciphertext(key_id, raw[:_NONCE_BYTES], raw[_NONCE_BYTES:])
             fields = orjson.loads(self._cipher.decrypt(sealed, context))
             session = ConsoleSession(*fields[:_FIELDS])
-            others = [ConsoleSession(*other) for listed in fields[_FIELDS:] for other in listed]
+            remaining = [ConsoleSession(*other) for rows in fields[_FIELDS:] for other in rows]
         except (binascii.Error, ValueError, TypeError, DecryptionError):
             return None
         if self._is_over(session):
             return None
-        alive = (each for each in others if each.host == session.host and not self._is_over(each))
-        return replace(session, others=tuple(alive))
+        alive = (
+            each for each in remaining if each.host == session.host and not self._is_over(each)
+        )
+        return replace(session, remaining=tuple(alive))
 
     def _is_over(self, session: ConsoleSession) -> bool:
         now_s = self._get_now_s()

@@ -60,11 +60,11 @@ class Shell:
         """Return the key of the same partner in the other mode; None if none is signed in."""
         if not self.signed_in:
             return None
-        chosen, *others = self.signed_in
+        chosen, *remaining = self.signed_in
         return next(
             (
                 key
-                for key in others
+                for key in remaining
                 if key.live is not chosen.live and key.partner_id == chosen.partner_id
             ),
             None,

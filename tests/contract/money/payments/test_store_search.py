@@ -187,17 +187,17 @@ async def test_each_transaction_of_a_payment_finds_it_and_no_other_partner(store
 
 async def test_references_are_found_among_all_payments_the_newest_first(store):
     same = [make_payment(reference_id="order-1") for _ in range(LIMIT + 5)]
-    others = [
+    foreign = [
         make_payment(reference_id="order-1", partner_id="par_2"),
         make_payment(reference_id="order-1", live=True),
         make_payment(reference_id="order-10"),
     ]
-    for payment in (*same, *others):
+    for payment in (*same, *foreign):
         await store.write(payments.create(payment))
     newest = [payment.id for payment in reversed(same)][:LIMIT]
     assert await find(store, make_terms("order-1")) == newest
-    assert await find(store, make_terms("order-1"), "par_2") == [others[0].id]
-    assert await find(store, make_terms("order-1"), live=True) == [others[1].id]
+    assert await find(store, make_terms("order-1"), "par_2") == [foreign[0].id]
+    assert await find(store, make_terms("order-1"), live=True) == [foreign[1].id]
     assert await find(store, make_terms("order")) == []
 
 
