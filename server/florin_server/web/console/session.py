@@ -47,8 +47,8 @@ class ConsoleSession:
     """A session that began at `started_s` and last loaded a page at `last_seen_s`.
 
     `holder` is the id of the API key, or "operator"; the secret was last entered at `verified_s`.
-    `host` is the only host name at which the session is valid. `remaining` are the sessions of other
-    keys in the same browser, which were used last first; they have no others themselves.
+    `host` is the only host name at which the session is valid. `remaining` are the sessions of
+    other keys in the same browser, the last used first; they have no others themselves.
     """
 
     id: str
