@@ -1,4 +1,4 @@
-"""What the frame of every page shows: keys that are signed in, merchants, and what waits."""
+"""What the frame of every page shows: keys that are signed in, merchants, and waiting items."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class SignedInKey:
 class Shell:
     """The values of the frame.
 
-    `signed_in` has the chosen key first. `waiting` is the number of items that wait for somebody,
+    `signed_in` has the chosen key first. `waiting` is the number of items that wait for a person,
     by the path of their page, at most one above COUNT_MAX.
     """
 

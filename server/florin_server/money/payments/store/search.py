@@ -163,7 +163,7 @@ _BY_HELD_MONEY = Statement(
 
 @dataclass(frozen=True, slots=True)
 class SearchTerms:
-    """What a text can mean.
+    """Possible meanings of a text.
 
     `payment_id` is the id in a link, or the text. `tx_hash` is a transaction as chains write it,
     and empty if the text cannot be one; `tx_output` is the stored form of a buyer's confirmation
