@@ -20,9 +20,11 @@ from florin.v1 import (
     webhook_admin_pb2,
     webhook_pb2,
 )
+from florin_server.accounts.store.console_views import SavedView
 from florin_server.base.clock import TestClock
 from florin_server.domain.accounts.account import ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind
+from florin_server.domain.payments.payment import Merchant
 from florin_server.money.ledger.service.owed import MerchantBalance
 from florin_server.web import render
 from florin_server.web.console.charts import (
@@ -46,6 +48,7 @@ from florin_server.web.console.listing import PaymentFilters, build_csv
 from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import BalanceLine, LedgerAccountList, LedgerGroup
 from florin_server.web.console.pills import list_payment_pills
+from florin_server.web.console.shell import Shell, SignedInKey
 from florin_server.web.console.timeline import list_steps, list_traced_steps
 from florin_server.web.console.view import Formatter
 from florin_server.web.language import get_translations
@@ -135,6 +138,7 @@ def merchants(word: str) -> dict[str, dict]:
             "merchants": own.merchants,
             "partners": (),
             **_lists(word),
+            **_views(word),
         },
         "merchant/overview": _overview(word, listed),
         "merchant/payment": {
@@ -193,6 +197,8 @@ def _messages(word: str, listed: listing_pb2.ListPaymentsResponse) -> dict[str, 
             "names": {word: word},
             "next_cursor": word,
         },
+        "merchant/sessions": {"problem": word, "ended": True, "limit": 4},
+        "switched": {"owner": word},
         "search": {"text": word, "rows": listed.data},
         "error": {"message": word, "request_id": word},
         "confirm": {
@@ -244,6 +250,19 @@ def _lists(word: str) -> dict:
     filters = PaymentFilters(query)
     controls = build_controls(filters, {"succeeded": 7})
     return {"filters": filters, "choices": choices, "path": "/console/payments", **controls}
+
+
+def _views(word: str) -> dict:
+    views = [SavedView(word, "reference=x"), SavedView(word, "status=failed")]
+    return {"views": views, "view_query": "reference=x", "view_name_chars": 40}
+
+
+def _shell(word: str) -> Shell:
+    """Return the frame: two keys, two merchants, and a page with more than 99 items."""
+    signed_in = [SignedInKey(word, live, word, word, word, word) for live in (True, False)]
+    named = {"id": word, "partner_id": word, "name": word, "email": word, "icon_url": word}
+    merchant = Merchant(**named, status=word, live=True, created_at_us=NOW_US, deleted_at_us=None)
+    return Shell(signed_in, [merchant, merchant], True, {"/console": 100})
 
 
 def operators(word: str) -> dict[str, dict]:
@@ -326,9 +345,11 @@ def page(console: str, template: str, word: str) -> ParsedPage:
 def render_values(console: str, template: str, values: dict, word: str) -> ParsedPage:
     common = {
         "config": SimpleNamespace(
-            name=console, groups=(NavGroup(word, (NavLink("/console", word, "home"),)),)
+            name=console, groups=(NavGroup(word, (NavLink("/console", word, "home", True),)),)
         ),
         "session": SimpleNamespace(holder=word, live=True),
+        "shell": _shell(word),
+        "chosen_merchant": word,
         "title": word,
         "texts": get_translations("en", "site"),
         "formatter": FORMATTER,

@@ -296,6 +296,14 @@ def delete(merchant_id: str, partner_id: str, *, live: bool, now_us: int) -> Op[
 
 
 @operation
+def list_newest(partner_id: str, *, live: bool, limit: int) -> Op[list[Merchant]]:
+    """Return a partner's newest merchants in one mode, without counting all."""
+    params = MerchantListQuery(partner_id, live).to_params()
+    before_us, before_id = _START
+    return (yield from _PAGE.all(**params, before_us=before_us, before_id=before_id, most=limit))
+
+
+@operation
 def list_page(
     query: MerchantListQuery, after: tuple[int, str] | None, limit: int
 ) -> Op[MerchantPage]:

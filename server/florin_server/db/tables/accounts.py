@@ -124,6 +124,19 @@ class BankAccountRow(TableRow, table=True):
     bank_type: str = text_column()
 
 
+class ConsoleViewRow(TableRow, table=True):
+    """A named filter of the console's list of payments; `query` is that of its address."""
+
+    __tablename__ = "console_view"
+    __table_args__ = (WITHOUT_ROWID,)
+
+    partner_id: str = text_column(key=True)
+    live: bool = Field(primary_key=True)
+    name: str = text_column(key=True)
+    query: str = text_column()
+    created_at_us: int = integer_column()
+
+
 class ConsoleSessionRow(TableRow, table=True):
     """A console session that was ended before its time, or whose ticket was used.
 

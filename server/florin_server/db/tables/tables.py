@@ -14,6 +14,7 @@ from florin_server.db.tables.accounts import (
     ApiKeyRow,
     BankAccountRow,
     ConsoleSessionRow,
+    ConsoleViewRow,
     DestinationRow,
     MerchantRow,
     PartnerRow,
@@ -81,6 +82,7 @@ merchant_table = _table(MerchantRow)
 destination_table = _table(DestinationRow)
 bank_account_table = _table(BankAccountRow)
 console_session_table = _table(ConsoleSessionRow)
+console_view_table = _table(ConsoleViewRow)
 payment_table = _table(PaymentRow)
 payment_event_table = _table(PaymentEventRow)
 payment_option_table = _table(OptionRow)

@@ -30,6 +30,8 @@ from florin_server.web.console.view import (
 from florin_server.web.handlers import NOSNIFF
 
 PAGE_ROWS = 50
+# the fields of an address that choose and order payments
+FILTER_NAMES = ("status", "from", "to", "reference", "merchant", "token", "network", "sort", "dir")
 # the most rows in one answer of the API
 ROWS_MAX = 200
 # the most rows of a file: `florin export` writes longer ones

@@ -12,11 +12,13 @@ from florin.v1 import (
     system_pb2,
     webhook_service_pb2,
 )
+from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainRequest
 from grpc_rest_gateway.rpc import Metadata, RpcBackend
 
+from florin_server.base.ttl_cache import TtlCache
 from florin_server.domain.accounts.credentials import parse_key
-from florin_server.web.console import login, search
+from florin_server.web.console import login, search, shell
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.config import ConsoleConfig, NavGroup, NavLink
 from florin_server.web.console.confirmation import Confirmer
@@ -29,7 +31,9 @@ from florin_server.web.console.merchant import (
     merchants,
     overview,
     payment,
+    sessions,
     statement,
+    views,
     webhooks,
 )
 from florin_server.web.console.merchant import payments as own_payments
@@ -43,6 +47,7 @@ from florin_server.web.console.operator import (
     status,
 )
 from florin_server.web.console.operator import webhooks as all_webhooks
+from florin_server.web.console.operator.alarms import count_open_conditions
 from florin_server.web.console.session import ConsoleSession, SessionManager
 from florin_server.web.console.site import ROOT, Console, PageHandler
 from florin_server.web.handlers import Routes, build_read_routes
@@ -52,6 +57,8 @@ _MERCHANT = (
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
     webhook_service_pb2.DESCRIPTOR.services_by_name["WebhookService"],
 )
+# the number of alarms in the navigation may be this old; their page reads them again
+_ALARMS_AGE_US = 10_000_000
 _OPERATOR = (operator_pb2.DESCRIPTOR.services_by_name["OperatorService"],)
 
 _MERCHANT_READS: Mapping[str, PageHandler] = {
@@ -68,6 +75,7 @@ _MERCHANT_READS: Mapping[str, PageHandler] = {
     merchants.MERCHANT_PATH: merchants.show_merchant,
     branding.PATH: branding.show,
     keys.PATH: keys.show,
+    sessions.PATH: sessions.show,
     webhooks.PATH: webhooks.show,
     webhooks.ENDPOINT_PATH: webhooks.show_endpoint,
 }
@@ -85,6 +93,14 @@ MERCHANT_WRITES: Mapping[str, PageHandler] = {
     f"{merchants.MERCHANT_PATH}/destinations": merchants.add,
     f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/change": merchants.change,
     f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/remove": merchants.remove,
+}
+# forms whose repetition changes nothing more
+_MERCHANT_SHELL_WRITES: Mapping[str, PageHandler] = {
+    sessions.ADD_PATH: sessions.add,
+    sessions.SWITCH_PATH: sessions.switch,
+    sessions.END_PATH: sessions.end,
+    views.PATH: views.save,
+    views.REMOVE_PATH: views.remove,
 }
 # forms whose RPCs take no idempotency key
 MERCHANT_WRITES_ONCE: Mapping[str, PageHandler] = {
@@ -172,17 +188,17 @@ _MERCHANT_GROUPS = (
     NavGroup(
         "",
         (
-            NavLink(ROOT, "Overview", "home"),
-            NavLink(own_payments.PATH, "Payments", "list"),
-            NavLink(create.PATH, "New payment", "link"),
+            NavLink(ROOT, "Overview", "home", by_merchant=True),
+            NavLink(own_payments.PATH, "Payments", "list", by_merchant=True),
+            NavLink(create.PATH, "New payment", "link", by_merchant=True),
             NavLink(merchants.PATH, "Merchants", "shop"),
         ),
     ),
     NavGroup(
         "Money",
         (
-            NavLink(balances.PATH, "Balances", "book"),
-            NavLink(statement.PATH, "Statement", "receipt"),
+            NavLink(balances.PATH, "Balances", "book", by_merchant=True),
+            NavLink(statement.PATH, "Statement", "receipt", by_merchant=True),
         ),
     ),
     NavGroup(
@@ -239,6 +255,7 @@ def build_merchant_routes(
         build_metadata=lambda session: (("api-key", session.holder),),
         has_idempotency_keys=True,
         is_allowed_host=lambda _: True,
+        read_shell=lambda session, _: shell.read_merchant_shell(app, session),
     )
     console = Console(
         app,
@@ -259,7 +276,7 @@ def build_merchant_routes(
         console,
         _MERCHANT_READS,
         _MERCHANT_SCRIPT_READS,
-        MERCHANT_WRITES,
+        {**MERCHANT_WRITES, **_MERCHANT_SHELL_WRITES},
         MERCHANT_FRESH_PATHS,
         confirms=MERCHANT_CONFIRMS,
     )
@@ -283,6 +300,27 @@ def build_operator_routes(
         )
         return "operator", False
 
+    alarm_counts = TtlCache[int](1, _ALARMS_AGE_US)
+
+    async def count_alarms(session: ConsoleSession, peer: str) -> int:
+        now_us = app.clock.now_us()
+        count = alarm_counts.get(ROOT, now_us)
+        if count is None:
+            request = system_pb2.GetSystemStatusRequest()
+            metadata = credential(session)
+            count = count_open_conditions(
+                await calls.call("OperatorService.GetSystemStatus", request, metadata, peer)
+            )
+            alarm_counts.put(ROOT, count, now_us)
+        return count
+
+    async def read_shell(session: ConsoleSession, peer: str) -> shell.Shell:
+        try:
+            alarms = await count_alarms(session, peer)
+        except RefusedError:
+            alarms = 0
+        return await shell.read_operator_shell(app, alarms)
+
     def credential(_: ConsoleSession) -> Metadata:
         return _build_bearer_metadata(token)
 
@@ -294,6 +332,7 @@ def build_operator_routes(
         build_metadata=credential,
         has_idempotency_keys=False,
         is_allowed_host=is_allowed_host,
+        read_shell=read_shell,
     )
     console = Console(app, config, calls, _create_sessions(app, "operator", key))
     return _build_routes(
