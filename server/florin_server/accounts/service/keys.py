@@ -10,8 +10,10 @@ from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import SCOPES, ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key, hash_key
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
+from florin_server.operations.service.audit_log import audited
 
 
 class _Context(EventContext, StorageContext, Protocol):
@@ -43,7 +45,8 @@ async def create(
     key, secret = generate(
         app, pepper, kind=kind, live=live, partner_id=partner_id, scopes=scopes or None, name=name
     )
-    await app.store.write(keys.put_key(key))
+    change = _describe(AuditAction.KEY_CREATED, None, key)
+    await app.store.write(audited(app, keys.put_key(key), lambda _: change))
     app.notifier.publish(Topic.ACCOUNTS)
     return key, secret
 
@@ -75,6 +78,15 @@ def generate(
     return key, created_key.secret
 
 
+def _describe(action: AuditAction, before: ApiKey | None, after: ApiKey) -> AuditChange:
+    changes = list_changes(_list_values(before), _list_values(after))
+    return AuditChange(action, AuditObject.KEY, after.key_id, after.partner_id, after.live, changes)
+
+
+def _list_values(key: ApiKey | None) -> dict[str, object]:
+    return {} if key is None else {"kind": key.kind, "name": key.name, "scopes": key.scopes}
+
+
 def _check_scopes(kind: ApiKeyKind, scopes: frozenset[str]) -> None:
     """Raise ApiError if a kind of key cannot have these scopes."""
     if extra := scopes - _ALLOWED_SCOPES[kind]:
@@ -95,7 +107,16 @@ async def update(app: _Context, key_id: str, name: str | None, scopes: frozenset
     if current_key is None:
         raise ApiError(ErrorCode.API_KEY_NOT_FOUND)
     _check_scopes(current_key.kind, scopes)
-    key = await app.store.write(keys.change_key(key_id, name, scopes or None))
+    work = keys.change_key(key_id, name, scopes or None)
+    key = await app.store.write(
+        audited(
+            app,
+            work,
+            lambda changed: (
+                _describe(AuditAction.KEY_CHANGED, current_key, changed) if changed else None
+            ),
+        )
+    )
     if key is None:
         raise ApiError(
             ErrorCode.INVALID_STATE, f"API key {key_id} is revoked and cannot be changed"
@@ -106,7 +127,13 @@ async def update(app: _Context, key_id: str, name: str | None, scopes: frozenset
 
 async def revoke(app: _Context, key_id: str) -> ApiKey:
     """Revoke a key finally; a second time changes nothing."""
-    key = await app.store.write(keys.revoke_key(key_id, app.clock.now_us()))
+    now_us = app.clock.now_us()
+
+    def describe(revoked: ApiKey | None) -> AuditChange | None:
+        is_new = revoked is not None and revoked.revoked_at_us == now_us
+        return _describe(AuditAction.KEY_REVOKED, revoked, revoked) if is_new and revoked else None
+
+    key = await app.store.write(audited(app, keys.revoke_key(key_id, now_us), describe))
     if key is None:
         raise ApiError(ErrorCode.API_KEY_NOT_FOUND)
     app.notifier.publish(Topic.ACCOUNTS)

@@ -280,7 +280,7 @@ def build_operator_routes(
         return "operator", False
 
     def credential(_: ConsoleSession) -> Metadata:
-        return _build_bearer_metadata(token)
+        return (*_build_bearer_metadata(token), ("florin-channel", "console"))
 
     config = ConsoleConfig(
         name="operator",
