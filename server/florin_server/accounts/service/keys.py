@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from florin_server.accounts.store import keys, merchants
+from florin_server.accounts.context import KeyUseContext
+from florin_server.accounts.store import key_uses, keys, merchants
 from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
@@ -18,6 +19,10 @@ from florin_server.operations.service.audit_log import audited
 
 class _Context(EventContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
+
+
+class _UseContext(KeyUseContext, StorageContext, Protocol):
+    """The parts of the application that say when keys were used."""
 
 
 # all scopes of a kind; a wallet's confirm and cancel need "create"
@@ -96,6 +101,14 @@ def _check_scopes(kind: ApiKeyKind, scopes: frozenset[str]) -> None:
 async def list_keys(app: StorageContext, partner_id: str | None) -> list[ApiKey]:
     """Return all keys, or one partner's, newest first."""
     return await app.store.read(keys.list_keys(partner_id))
+
+
+async def list_uses(app: _UseContext, partner_id: str | None) -> dict[str, int]:
+    """Return when keys were last used, by id: all keys, or one partner's; some minutes late.
+
+    Keys without a recorded use are left out.
+    """
+    return app.key_uses.merge(await app.store.read(key_uses.list_uses(partner_id)))
 
 
 async def update(app: _Context, key_id: str, name: str | None, scopes: frozenset[str]) -> ApiKey:

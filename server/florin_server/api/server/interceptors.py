@@ -326,6 +326,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             quota = limits.count_client_call(caller.app.app_id, caller.credential, caller.network)
         elif caller.credential:
             quota = limits.count_key_call(caller.credential)
+            self._app.key_uses.note(caller.credential, self._app.clock.now_us())
         call.quota = quota
         if quota is not None and not quota.is_admitted:
             raise ApiError(ErrorCode.RATE_LIMITED, retry_after_s=quota.wait_s)
