@@ -26,7 +26,7 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66lorin/v1/audit.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\":\n\x0b\x41uditChange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"\xad\x02\n\nAuditEntry\x12\n\n\x02id\x18\x01 \x01(\t\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x05 \x01(\t\x12\x0c\n\x04peer\x18\x06 \x01(\t\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x08 \x01(\t\x12\x0e\n\x06object\x18\t \x01(\t\x12\x11\n\tobject_id\x18\n \x01(\t\x12\x12\n\npartner_id\x18\x0b \x01(\t\x12\x11\n\x04live\x18\x0c \x01(\x08H\x00\x88\x01\x01\x12\'\n\x07\x63hanges\x18\r \x03(\x0b\x32\x16.florin.v1.AuditChange\x12\r\n\x05\x63ount\x18\x0e \x01(\x03\x42\x07\n\x05_live\"\x90\x02\n\x17ListAuditEntriesRequest\x12\x16\n\x06\x61\x63tion\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x18@\x12\x15\n\x05\x61\x63tor\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02\x18@\x12\x1a\n\tobject_id\x18\x03 \x01(\tB\x07\xaa\xbb\x18\x03\x18\xac\x02\x12,\n\x08start_ts\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06\x65nd_ts\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x05limit\x18\x06 \x01(\x05\x42\t\xaa\xbb\x18\x05(\x01\x30\xc8\x01H\x00\x88\x01\x01\x12\x1c\n\x06\x63ursor\x18\x07 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x04H\x01\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"l\n\x18ListAuditEntriesResponse\x12&\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x15.florin.v1.AuditEntry\x12\x18\n\x0bnext_cursor\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_next_cursorb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x15\x66lorin/v1/audit.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\":\n\x0b\x41uditChange\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06\x62\x65\x66ore\x18\x02 \x01(\t\x12\r\n\x05\x61\x66ter\x18\x03 \x01(\t\"\xad\x02\n\nAuditEntry\x12\n\n\x02id\x18\x01 \x01(\t\x12&\n\x02\x61t\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05\x61\x63tor\x18\x03 \x01(\t\x12\x0e\n\x06key_id\x18\x04 \x01(\t\x12\x0f\n\x07\x63hannel\x18\x05 \x01(\t\x12\x0c\n\x04peer\x18\x06 \x01(\t\x12\x12\n\nrequest_id\x18\x07 \x01(\t\x12\x0e\n\x06\x61\x63tion\x18\x08 \x01(\t\x12\x0e\n\x06object\x18\t \x01(\t\x12\x11\n\tobject_id\x18\n \x01(\t\x12\x12\n\npartner_id\x18\x0b \x01(\t\x12\x11\n\x04live\x18\x0c \x01(\x08H\x00\x88\x01\x01\x12\'\n\x07\x63hanges\x18\r \x03(\x0b\x32\x16.florin.v1.AuditChange\x12\r\n\x05\x63ount\x18\x0e \x01(\x03\x42\x07\n\x05_live\"\x96\x02\n\x17ListAuditEntriesRequest\x12\x18\n\x06\x61\x63tion\x18\x01 \x01(\tB\x08\xaa\xbb\x18\x04\x18@p\x01\x12\x17\n\x05\x61\x63tor\x18\x02 \x01(\tB\x08\xaa\xbb\x18\x04\x18@p\x01\x12\x1c\n\tobject_id\x18\x03 \x01(\tB\t\xaa\xbb\x18\x05\x18\xac\x02p\x01\x12,\n\x08start_ts\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12*\n\x06\x65nd_ts\x18\x05 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x1d\n\x05limit\x18\x06 \x01(\x05\x42\t\xaa\xbb\x18\x05(\x01\x30\xc8\x01H\x00\x88\x01\x01\x12\x1c\n\x06\x63ursor\x18\x07 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x04H\x01\x88\x01\x01\x42\x08\n\x06_limitB\t\n\x07_cursor\"l\n\x18ListAuditEntriesResponse\x12&\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x15.florin.v1.AuditEntry\x12\x18\n\x0bnext_cursor\x18\x02 \x01(\tH\x00\x88\x01\x01\x42\x0e\n\x0c_next_cursorb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -34,11 +34,11 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'florin.v1.audit_pb2', _glob
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['action']._loaded_options = None
-  _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['action']._serialized_options = b'\252\273\030\002\030@'
+  _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['action']._serialized_options = b'\252\273\030\004\030@p\001'
   _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['actor']._loaded_options = None
-  _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['actor']._serialized_options = b'\252\273\030\002\030@'
+  _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['actor']._serialized_options = b'\252\273\030\004\030@p\001'
   _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['object_id']._loaded_options = None
-  _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['object_id']._serialized_options = b'\252\273\030\003\030\254\002'
+  _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['object_id']._serialized_options = b'\252\273\030\005\030\254\002p\001'
   _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['limit']._loaded_options = None
   _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['limit']._serialized_options = b'\252\273\030\005(\0010\310\001'
   _globals['_LISTAUDITENTRIESREQUEST'].fields_by_name['cursor']._loaded_options = None
@@ -48,7 +48,7 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_AUDITENTRY']._serialized_start=161
   _globals['_AUDITENTRY']._serialized_end=462
   _globals['_LISTAUDITENTRIESREQUEST']._serialized_start=465
-  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=737
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=739
-  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=847
+  _globals['_LISTAUDITENTRIESREQUEST']._serialized_end=743
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_start=745
+  _globals['_LISTAUDITENTRIESRESPONSE']._serialized_end=853
 # @@protoc_insertion_point(module_scope)
