@@ -7,7 +7,7 @@ browser to the random host name of the session.
 from __future__ import annotations
 
 from dataclasses import replace
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainRequest, PlainResponse
@@ -18,13 +18,13 @@ from florin_server.web.console import hosts
 from florin_server.web.console.fields import read_form
 from florin_server.web.console.hosts import HostKind
 from florin_server.web.console.session import TICKET_S
+from florin_server.web.console.sign_ins import record_sign_in
 from florin_server.web.console.site import (
     LOGIN,
     ROOT,
     Console,
     ConsoleRequest,
     describe_refusal,
-    parse_return_path,
     redirect,
 )
 from florin_server.web.forms import is_same_origin_form, is_same_site_link
@@ -63,6 +63,7 @@ def build_routes(console: Console) -> Routes:
                 request, back, refused.status, describe_refusal(refused)
             )
             return replace(answer, headers=(*answer.headers, *refused.headers))
+        await record_sign_in(console, request, holder, live=live)
         if place is HostKind.TLS:
             session = console.sessions.start(holder, hosts.get_host_name(request), live=live)
             return redirect(back, console.sessions.build_session_cookie(session, request))
@@ -104,3 +105,13 @@ async def _enter_session(console: Console, request: PlainRequest) -> PlainRespon
     except ApiError as down:
         raise to_refused_error(down) from down
     return redirect(back, console.sessions.build_session_cookie(session, request))
+
+
+def parse_return_path(text: str) -> str:
+    """Return the path to open after the sign-in: the text, if it is a path of the console."""
+    parts = urlsplit(text)
+    inside = parts.path == ROOT or parts.path.startswith(f"{ROOT}/")
+    plain = text.startswith("/") and not parts.netloc and text.isprintable() and "\\" not in text
+    if not (inside and plain) or parts.path == LOGIN:
+        return ROOT
+    return quote(text, safe="/?&=%:+,.-_~")

@@ -1,7 +1,6 @@
 """Checks that all pages of a console pass: sessions, the origin of forms, and errors.
 
-A refused RPC becomes a page with the reason and a link. A request whose session has ended is
-redirected to the sign-in page, and from there back.
+A refused RPC becomes a page with the reason; an ended session leads to the sign-in and back.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import urlencode
 
 from google.protobuf.message import Message
 from grpc_rest_gateway.errors import RefusedError
@@ -18,14 +17,13 @@ from grpc_rest_gateway.plain import PlainEvents, PlainHandler, PlainRequest, Pla
 from grpc_rest_gateway.rpc import MessageStream, Metadata
 
 from florin_server.accounts.service.sign_outs import end_session, has_ended
-from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.limits.context import LimitContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 from florin_server.web.console import hosts
 from florin_server.web.console.calls import ConsoleRpcClient
-from florin_server.web.console.config import ConsoleConfig
+from florin_server.web.console.config import ConsoleConfig, RecordContext
 from florin_server.web.console.confirmation import (
     CODE_FIELD,
     TYPED_FIELD,
@@ -40,6 +38,7 @@ from florin_server.web.console.session import (
     HttpHeader,
     SessionManager,
 )
+from florin_server.web.console.undo import find_offer
 from florin_server.web.console.view import Formatter
 from florin_server.web.forms import is_same_origin_form
 from florin_server.web.handlers import READ_METHODS
@@ -48,7 +47,7 @@ from florin_server.web.refusal import check_page_rate, to_refused_error
 from florin_server.web.render import build_security_headers, render_page
 
 
-class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
+class _Context(ChainContext, LimitContext, RecordContext, SettingsContext, Protocol):
     """The parts of the application that this module uses."""
 
 
@@ -398,6 +397,7 @@ class Console:
             "csrf": self.sessions.derive_csrf_token(console_request.session),
             "form_id": self.sessions.create_form_id,
             "request_path": get_request_path(console_request.request),
+            "undo": find_offer(console_request),
         }
         return render_page(
             template, status, self._build_headers(console_request.request), **common, **values
@@ -488,13 +488,3 @@ def get_request_path(request: PlainRequest) -> str:
     """Return the path of a request with its query."""
     query = urlencode(list(request.query))
     return f"{request.path}?{query}" if query else request.path
-
-
-def parse_return_path(text: str) -> str:
-    """Return the path to open after the sign-in: the text, if it is a path of the console."""
-    parts = urlsplit(text)
-    inside = parts.path == ROOT or parts.path.startswith(f"{ROOT}/")
-    plain = text.startswith("/") and not parts.netloc and text.isprintable() and "\\" not in text
-    if not (inside and plain) or parts.path == LOGIN:
-        return ROOT
-    return quote(text, safe="/?&=%:+,.-_~")
