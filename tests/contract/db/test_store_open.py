@@ -16,6 +16,7 @@ from florin_server.accounts.store import (
     credential_checks,
     customers,
     destinations,
+    key_uses,
     keys,
     merchants,
     pins,
@@ -48,6 +49,7 @@ from florin_server.money.payments.store import (
     payments,
     simulation,
 )
+from florin_server.money.payments.store import notes as payment_notes
 from florin_server.money.payouts.store import held_money
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import (
@@ -57,13 +59,14 @@ from florin_server.money.settlement.store import (
     settlement_items,
     token_accounts,
 )
-from florin_server.operations.store import executors, leases
+from florin_server.operations.store import audit_log, executors, leases
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.support.store_factories import create_payment, open_engine_store, run_pragma
 
 OPERATIONS = (
+    audit_log,
     claims,
     collected_data,
     customers,
@@ -78,6 +81,7 @@ OPERATIONS = (
     gas,
     chain_txs,
     key_turns,
+    key_uses,
     keys,
     leases,
     ledger,
@@ -88,6 +92,7 @@ OPERATIONS = (
     payment_outcomes,
     payments,
     pins,
+    payment_notes,
     token_accounts,
     receipt_keys,
     refunds,
@@ -134,6 +139,7 @@ READS_ALL = {
     "held_money_ALL",
     "keys_APPS",
     "keys_HAS_LIVE_KEY",
+    "key_uses_LIST",
     "keys_KEYS",
     "leases_FREE",
     "leases_LIST",
