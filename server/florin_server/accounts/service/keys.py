@@ -14,7 +14,7 @@ from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key, 
 from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
-from florin_server.operations.service.audit_log import audited
+from florin_server.operations.service.audit_log import audited, audited_change
 
 
 class _Context(EventContext, StorageContext, Protocol):
@@ -140,13 +140,14 @@ async def update(app: _Context, key_id: str, name: str | None, scopes: frozenset
 
 async def revoke(app: _Context, key_id: str) -> ApiKey:
     """Revoke a key finally; a second time changes nothing."""
-    now_us = app.clock.now_us()
 
-    def describe(revoked: ApiKey | None) -> AuditChange | None:
-        is_new = revoked is not None and revoked.revoked_at_us == now_us
-        return _describe(AuditAction.KEY_REVOKED, revoked, revoked) if is_new and revoked else None
+    def describe(before: ApiKey | None, revoked: ApiKey | None) -> AuditChange | None:
+        if before is None or before.revoked_at_us is not None or revoked is None:
+            return None
+        return _describe(AuditAction.KEY_REVOKED, revoked, revoked)
 
-    key = await app.store.write(audited(app, keys.revoke_key(key_id, now_us), describe))
+    work = keys.revoke_key(key_id, app.clock.now_us())
+    key = await app.store.write(audited_change(app, keys.find_key(key_id), work, describe))
     if key is None:
         raise ApiError(ErrorCode.API_KEY_NOT_FOUND)
     app.notifier.publish(Topic.ACCOUNTS)

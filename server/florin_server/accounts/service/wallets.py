@@ -14,7 +14,7 @@ from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS, generate
 from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
-from florin_server.operations.service.audit_log import audited
+from florin_server.operations.service.audit_log import audited, audited_change
 
 
 class _Context(EventContext, StorageContext, Protocol):
@@ -71,13 +71,13 @@ async def list_wallets(app: StorageContext) -> list[WalletApp]:
 
 async def revoke(app: _Context, wallet_id: str) -> WalletApp:
     """Revoke a wallet finally; a second time changes nothing. wallet_not_found."""
-    now_us = app.clock.now_us()
     change = AuditChange(AuditAction.WALLET_REVOKED, AuditObject.WALLET, wallet_id)
     wallet = await app.store.write(
-        audited(
+        audited_change(
             app,
-            keys.revoke_app(wallet_id, now_us),
-            lambda revoked: change if revoked and revoked.revoked_at_us == now_us else None,
+            keys.find_app(wallet_id),
+            keys.revoke_app(wallet_id, app.clock.now_us()),
+            lambda before, _: change if before and before.revoked_at_us is None else None,
         )
     )
     if wallet is None:

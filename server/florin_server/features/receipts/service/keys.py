@@ -16,7 +16,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.receipts import keys
 from florin_server.domain.receipts.keys import ReceiptKey
 from florin_server.features.receipts import store as receipt_keys
-from florin_server.operations.service.audit_log import audited
+from florin_server.operations.service.audit_log import audited, audited_change
 
 _log = logging.getLogger(__name__)
 
@@ -68,17 +68,21 @@ async def revoke(app: StorageContext, key_id: str) -> ReceiptKey:
 
     invalid_params for an unknown key, invalid_state for the only one left.
     """
-    now_us = app.clock.now_us()
     change = AuditChange(AuditAction.RECEIPT_KEY_REVOKED, AuditObject.RECEIPT_KEY, key_id)
     key = await app.store.write(
-        audited(
+        audited_change(
             app,
-            _revoke(key_id, now_us),
-            lambda revoked: change if revoked.revoked_at_us == now_us else None,
+            receipt_keys.list_keys(),
+            _revoke(key_id, app.clock.now_us()),
+            lambda before, revoked: change if _is_valid(before, revoked.id) else None,
         )
     )
     _log.warning("receipts signed by %s are no longer valid", key_id)
     return key
+
+
+def _is_valid(every: Sequence[ReceiptKey], key_id: str) -> bool:
+    return any(key.id == key_id and key.revoked_at_us is None for key in every)
 
 
 @operation
