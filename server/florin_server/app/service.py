@@ -21,6 +21,7 @@ from florin_server.app.app import build_app, build_core
 from florin_server.app.chains import connected, prices
 from florin_server.app.core import App, Core
 from florin_server.app.home import InstallationSecrets, SetupError, StateFolder
+from florin_server.app.housekeeping.records import record_start
 from florin_server.app.housekeeping.store_time import set_to_store_time
 from florin_server.app.role import FULL_ROLE, InheritedSockets, ProcessRole
 from florin_server.app.sandbox import RunningEmbeddedChain
@@ -125,6 +126,7 @@ class FlorinService:
             )
             staff = await _build_worker_set(core, role, inherited)
             app = build_app(core, staff.settlement_workers, staff.payout_workers)
+            await record_start(app)
             running = await _ServerStarter(
                 app, secrets, certificates, inherited, stack, defers_ready
             ).start(role, staff, listener)

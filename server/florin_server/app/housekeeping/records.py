@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from florin_server import __version__
 from florin_server.accounts.context import KeyUseContext
 from florin_server.base.clock import sleep_remaining
 from florin_server.db.context import StorageContext
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.operations.context import SignInContext
+from florin_server.operations.service.audit_log import record_now
 
 
 class _Context(KeyUseContext, SignInContext, StorageContext, Protocol):
@@ -15,6 +18,17 @@ class _Context(KeyUseContext, SignInContext, StorageContext, Protocol):
 
 
 _FLUSH_S = 60.0
+
+
+async def record_start(app: StorageContext) -> None:
+    """Record that a process started: it has read the settings, also after a reload."""
+    change = AuditChange(
+        AuditAction.SERVICE_STARTED,
+        AuditObject.SERVICE,
+        "",
+        changes=list_changes({}, {"version": __version__}),
+    )
+    await record_now(app, [change])
 
 
 async def store_records(app: _Context) -> None:
