@@ -12,7 +12,7 @@ from florin.v1 import audit_pb2
 from florin_server.domain.audit import AuditAction
 from florin_server.web.console import audit_words
 from florin_server.web.console.audit import build_csv
-from florin_server.web.console.undo import _LIFE_S
+from florin_server.web.console.undo import _LIFE_US
 
 from tests.support.console import HOSTILE, ConsoleUser
 from tests.support.operator import ask
@@ -108,8 +108,8 @@ async def test_operator_sees_who_did_what_by_which_way(desk, operator):
     # the reverse of that pauses, and asks
     notice = await operator.get(undone.location)
     path = "/console/executors/pause"
-    asked = await operator.send(path, operator.list_hidden_fields(notice, path))
-    assert "Pause this executor?" in asked.text
+    question = await operator.send(path, operator.list_hidden_fields(notice, path))
+    assert "Pause this executor?" in question.text
     log = (await operator.get(f"{AUDIT}?object={hidden['executor']}")).text
     assert list_actions(log) == ["Resumed executor", "Paused executor"]
 
@@ -132,7 +132,7 @@ async def test_undo_is_offered_only_by_the_session_that_acted_and_for_a_while(de
         assert "is paused." not in (await operator.get(path)).text
     assert "is paused." not in (await other.get(place)).text
     assert "is paused." in (await operator.get(place)).text
-    desk.clock.advance(_LIFE_S)
+    desk.clock.advance(_LIFE_US // 1_000_000)
     assert "is paused." not in (await operator.get(place)).text
     await operator.sign_in(token(desk))
     await operator.act("/console", "/console/executors/resume")

@@ -126,7 +126,6 @@ class FlorinService:
             )
             staff = await _build_worker_set(core, role, inherited)
             app = build_app(core, staff.settlement_workers, staff.payout_workers)
-            await record_start(app)
             running = await _ServerStarter(
                 app, secrets, certificates, inherited, stack, defers_ready
             ).start(role, staff, listener)
@@ -217,6 +216,7 @@ class _ServerStarter:
     async def start(
         self, role: ProcessRole, staff: WorkerSet, listener: socket.socket | None
     ) -> _RunningServers:
+        await record_start(self.app)
         grpc = await self._start_grpc(role)
         workers = BackgroundTasks(self.app, staff)
         workers.is_starting = self.defers_ready

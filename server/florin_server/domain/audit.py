@@ -24,7 +24,7 @@ class ActorKind(StrEnum):
     OPERATOR = "operator"
     KEY = "key"  # an API key, by its id
     FLORIN = "florin"  # the service itself
-    STRANGER = "stranger"  # somebody whose secret was wrong
+    STRANGER = "stranger"  # a caller whose secret was wrong
 
 
 class AuditChannel(StrEnum):
@@ -123,7 +123,7 @@ class FieldChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Who acts. `id` is the id of an API key, `peer` the address of the call without its port."""
+    """The actor of an entry. `id` is the id of an API key, `peer` the address of the call without its port."""
 
     kind: ActorKind
     channel: AuditChannel
@@ -134,7 +134,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class AuditChange:
-    """What an action changed.
+    """The change of an action.
 
     `partner_id` is the partner that sees the entry, in the mode `live`; without both, only the
     operator sees it.

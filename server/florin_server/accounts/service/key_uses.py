@@ -1,4 +1,4 @@
-"""When API keys were last used: noted in memory with each call, and stored from time to time.
+"""The last uses of API keys: noted in memory with each call, and stored from time to time.
 
 A call only writes to a dictionary. A process stores the uses of all keys in one batch, and those of
 one key at most once in five minutes.

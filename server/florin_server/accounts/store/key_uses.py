@@ -1,4 +1,4 @@
-"""When API keys were last used."""
+"""The last uses of API keys."""
 
 from __future__ import annotations
 

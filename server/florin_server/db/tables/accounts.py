@@ -138,7 +138,7 @@ class ConsoleSessionRow(TableRow, table=True):
 
 
 class ApiKeyUseRow(TableRow, table=True):
-    """When a key was last used, to some minutes; a key that was never used has no row."""
+    """The last use of a key, to some minutes; a key that was never used has no row."""
 
     __tablename__ = "api_key_use"
     __table_args__ = (WITHOUT_ROWID,)

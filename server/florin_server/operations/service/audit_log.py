@@ -3,7 +3,7 @@
     work = audited(app, keys.put_key(key), lambda _: AuditChange(AuditAction.KEY_CREATED, ...))
     await app.store.write(work)
 
-The actor comes from the context of the call. Where there is none, Florin itself acts.
+The actor comes from the context of the call. Without one, Florin itself acts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ PAGE_MAX: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class AuditStamp:
-    """Who acts, when, and the id of the entry: known before the transaction starts."""
+    """The actor, the time and the id of an entry, known before the transaction starts."""
 
     at_us: int
     id: str

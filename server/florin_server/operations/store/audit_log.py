@@ -120,19 +120,19 @@ def append(entry: AuditEntry) -> Op[None]:
 def list_page(query: AuditQuery, position: AuditPosition | None, limit: int) -> Op[AuditPage]:
     """Return the newest entries, or those before a position."""
     place = position or AuditPosition(*(_END if query.until_us is None else (query.until_us, "")))
-    found: list[AuditEntry] = []
+    entries: list[AuditEntry] = []
     for _ in range(_BATCHES_MAX):
         batch = yield from _read(query, place)
         for entry in batch:
             place = AuditPosition(entry.at_us, entry.id)
             if query.matches(entry):
-                found.append(entry)
-                if len(found) == limit:
+                entries.append(entry)
+                if len(entries) == limit:
                     more = len(batch) == _BATCH_SIZE or entry is not batch[-1]
-                    return AuditPage(found, place if more else None)
+                    return AuditPage(entries, place if more else None)
         if len(batch) < _BATCH_SIZE:
-            return AuditPage(found, None)
-    return AuditPage(found, place)
+            return AuditPage(entries, None)
+    return AuditPage(entries, place)
 
 
 def _read(query: AuditQuery, place: AuditPosition) -> Op[list[AuditEntry]]:

@@ -6,7 +6,7 @@ from florin.v1 import note_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.web.console.site import ConsoleRequest
-from florin_server.web.console.undo import UndoOffer, build_undo_path
+from florin_server.web.console.undo import UndoOffer
 
 ADD_PATH = "/notes"
 DELETE_PATH = "/notes/delete"
@@ -42,7 +42,7 @@ async def delete(console_request: ConsoleRequest) -> PlainResponse:
     note = await _set_deleted(console_request, deleted=True)
     page = _get_page_path(console_request)
     offer = UndoOffer("The note is deleted.", f"{page}{RESTORE_PATH}", {"note": note.id})
-    return console_request.redirect_to(build_undo_path(console_request, page, offer))
+    return console_request.redirect_with_undo(page, offer)
 
 
 async def restore(console_request: ConsoleRequest) -> PlainResponse:

@@ -12,33 +12,34 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlencode
 
 import orjson
 
-if TYPE_CHECKING:
-    from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.console.session import ConsoleSession, SessionManager
 
 FIELD: Final = "undo"
-_LIFE_S: Final = 600
+_LIFE_US: Final = 600_000_000
 _CHARS_MAX: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
 class UndoOffer:
-    """What was done, and the form that takes it back."""
+    """The text of a notice, and the form that takes the action back."""
 
     text: str
     path: str
     fields: Mapping[str, str] = field(default_factory=dict)
 
 
-def build_undo_path(console_request: ConsoleRequest, page: str, offer: UndoOffer) -> str:
+def build_undo_path(
+    sessions: SessionManager, session: ConsoleSession, now_us: int, page: str, offer: UndoOffer
+) -> str:
     """Return the path of a page, which then shows the notice."""
-    text = orjson.dumps([_get_now_s(console_request), offer.text, offer.path, dict(offer.fields)])
+    text = orjson.dumps([now_us, offer.text, offer.path, dict(offer.fields)])
     encoded = base64.urlsafe_b64encode(text).decode()
-    query = urlencode({FIELD: f"{_sign(console_request, encoded)}.{encoded}"})
+    query = urlencode({FIELD: f"{_sign(sessions, session, encoded)}.{encoded}"})
     return f"{page}{'&' if '?' in page else '?'}{query}"
 
 
@@ -48,27 +49,23 @@ def make_pause_offer(path: str, *, paused: bool) -> UndoOffer:
     return UndoOffer(text, path, {"paused": "0" if paused else "1"})
 
 
-def find_offer(console_request: ConsoleRequest) -> UndoOffer | None:
+def find_offer(
+    sessions: SessionManager, session: ConsoleSession, now_us: int, query: Mapping[str, str]
+) -> UndoOffer | None:
     """Return the offer of a page's address; None without one of this session."""
-    signature, _, encoded = console_request.query.get(FIELD, "")[:_CHARS_MAX].partition(".")
+    signature, _, encoded = query.get(FIELD, "")[:_CHARS_MAX].partition(".")
     if not encoded.isascii() or not hmac.compare_digest(
-        _sign(console_request, encoded).encode(), signature.encode()
+        _sign(sessions, session, encoded).encode(), signature.encode()
     ):
         return None
     try:
-        at_s, text, path, fields = orjson.loads(base64.urlsafe_b64decode(encoded))
+        at_us, text, path, fields = orjson.loads(base64.urlsafe_b64decode(encoded))
     except (binascii.Error, ValueError):
         return None
-    is_fresh = 0 <= _get_now_s(console_request) - at_s < _LIFE_S
-    return UndoOffer(text, path, fields) if is_fresh else None
+    return UndoOffer(text, path, fields) if 0 <= now_us - at_us < _LIFE_US else None
 
 
-def _sign(console_request: ConsoleRequest, encoded: str) -> str:
-    sessions = console_request.console.sessions
-    key = sessions.derive_confirmation_key(console_request.session)
+def _sign(sessions: SessionManager, session: ConsoleSession, encoded: str) -> str:
+    key = sessions.derive_confirmation_key(session)
     # the key's other texts are JSON, and none starts like this
     return hmac.new(key, f"undo {encoded}".encode(), hashlib.sha256).hexdigest()
-
-
-def _get_now_s(console_request: ConsoleRequest) -> int:
-    return console_request.console.app.clock.now_us() // 1_000_000

@@ -8,7 +8,7 @@ from grpc_rest_gateway.plain import PlainResponse
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import parse_choice
 from florin_server.web.console.site import ConsoleRequest
-from florin_server.web.console.undo import UndoOffer, build_undo_path
+from florin_server.web.console.undo import UndoOffer
 from florin_server.web.console.view import SCOPES
 
 PATH = "/console/accounts"
@@ -80,7 +80,7 @@ async def set_partner_status(console_request: ConsoleRequest) -> PlainResponse:
         f"{PATH}/partners/status",
         {"partner": request.partner_id, "status": former},
     )
-    return console_request.redirect_to(build_undo_path(console_request, PATH, offer))
+    return console_request.redirect_with_undo(PATH, offer)
 
 
 async def create_key(console_request: ConsoleRequest) -> PlainResponse:

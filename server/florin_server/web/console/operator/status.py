@@ -12,7 +12,7 @@ from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import all_balances
 from florin_server.web.console.site import ROOT, ConsoleRequest
-from florin_server.web.console.undo import UndoOffer, build_undo_path
+from florin_server.web.console.undo import UndoOffer
 
 _PAUSE, _RESUME = f"{ROOT}/executors/pause", f"{ROOT}/executors/resume"
 
@@ -66,7 +66,7 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     request = system_pb2.PauseExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.PauseExecutor", request)
     offer = UndoOffer("The executor is paused.", _RESUME, {"executor": request.executor_id})
-    return console_request.redirect_to(build_undo_path(console_request, ROOT, offer))
+    return console_request.redirect_with_undo(ROOT, offer)
 
 
 async def resume(console_request: ConsoleRequest) -> PlainResponse:
@@ -74,7 +74,7 @@ async def resume(console_request: ConsoleRequest) -> PlainResponse:
     request = system_pb2.ResumeExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.ResumeExecutor", request)
     offer = UndoOffer("The executor is resumed.", _PAUSE, {"executor": request.executor_id})
-    return console_request.redirect_to(build_undo_path(console_request, ROOT, offer))
+    return console_request.redirect_with_undo(ROOT, offer)
 
 
 def _list_account_balances(

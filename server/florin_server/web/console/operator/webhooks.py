@@ -9,7 +9,7 @@ from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.site import ConsoleRequest
-from florin_server.web.console.undo import build_undo_path, make_pause_offer
+from florin_server.web.console.undo import make_pause_offer
 
 PATH = "/console/webhooks"
 ENDPOINT_PATH = "/console/webhooks/{endpoint_id}"
@@ -60,4 +60,4 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     await console_request.call("OperatorService.UpdateWebhookEndpoint", request)
     path = ENDPOINT_PATH.format(endpoint_id=quote(endpoint_id, ""))
     offer = make_pause_offer(f"{path}/pause", paused=paused)
-    return console_request.redirect_to(build_undo_path(console_request, PATH, offer))
+    return console_request.redirect_with_undo(PATH, offer)
