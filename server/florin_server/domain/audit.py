@@ -123,7 +123,10 @@ class FieldChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The actor of an entry. `id` is the id of an API key, `peer` the address of the call without its port."""
+    """The actor of an entry.
+
+    `id` is the id of an API key, `peer` the address of the call without its port.
+    """
 
     kind: ActorKind
     channel: AuditChannel
