@@ -106,7 +106,7 @@ async def test_operator_pauses_and_resumes_executors(desk, operator):
         path = f"/console/executors/{action}"
         hidden = await operator.hidden("/console", path)
         sent = await operator.send(path, hidden)
-        assert (await operator.confirm(path, sent)).location == "/console"
+        assert (await operator.confirm(path, sent)).page == "/console"
         section = (await operator.get("/console")).text.partition(hidden["executor"])[2]
         assert f'<span class="word">{word}</span>' in section.partition("</tr>")[0]
 

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 from florin.v1 import (
     account_pb2,
+    audit_pb2,
     held_pb2,
     ledger_pb2,
     listing_pb2,
     merchant_pb2,
+    note_pb2,
     partner_pb2,
     payment_pb2,
     payout_pb2,
@@ -50,6 +52,7 @@ from florin_server.web.console.operator.books import BalanceLine, LedgerAccountL
 from florin_server.web.console.pills import list_payment_pills
 from florin_server.web.console.shell import Shell, SignedInKey
 from florin_server.web.console.timeline import list_steps, list_traced_steps
+from florin_server.web.console.undo import UndoOffer
 from florin_server.web.console.view import Formatter
 from florin_server.web.language import get_translations
 from google.protobuf.descriptor import FieldDescriptor as Field
@@ -160,6 +163,7 @@ def merchants(word: str) -> dict[str, dict]:
             "pills": list_payment_pills(),
             "outcomes": {"succeeded": 1},
             "rest": payment.refunded,
+            "notes": _notes(word),
             "can_cancel": True,
             "can_simulate": True,
             "path": "/x",
@@ -177,6 +181,7 @@ def merchants(word: str) -> dict[str, dict]:
             "assets": {word: word},
             "path": "/x",
         },
+        "audit": _audit(word),
         **_messages(word, listed),
         **_webhooks(word),
     }
@@ -191,7 +196,11 @@ def make_api_key(word: str) -> ApiKey:
 
 def _messages(word: str, listed: listing_pb2.ListPaymentsResponse) -> dict[str, dict]:
     return {
-        "merchant/keys": {"keys": [make_api_key(word), make_api_key(word)], "count": 3},
+        "merchant/keys": {
+            "keys": [make_api_key(word), make_api_key(word)],
+            "count": 3,
+            "uses": {word: NOW_US},
+        },
         "merchant/balances": {
             "balances": [MerchantBalance(word, word, 7), MerchantBalance(word, word, -7)],
             "names": {word: word},
@@ -207,6 +216,28 @@ def _messages(word: str, listed: listing_pb2.ListPaymentsResponse) -> dict[str, 
             "typed_field": word,
             "problem": word,
         },
+    }
+
+
+def _notes(word: str) -> list:
+    return [
+        (note, own)
+        for note in filled(note_pb2.ListPaymentNotesResponse(), word).notes
+        for own in (True, False)
+    ]
+
+
+def _audit(word: str) -> dict:
+    entries = filled(audit_pb2.ListAuditEntriesResponse(), word).entries
+    return {
+        "entries": [(entry, word, path) for entry in entries for path in ("", word)],
+        "next_query": word,
+        "query": group_fields([(name, word) for name in ("action", "actor", "object", "cursor")]),
+        "chips": [(word, word)],
+        "file_query": word,
+        "actions": {word: word},
+        "objects": {word: word},
+        "path": "/x",
     }
 
 
@@ -274,6 +305,7 @@ def operators(word: str) -> dict[str, dict]:
     partners = filled(partner_pb2.ListPartnersResponse(), word).partners
     return {
         "payments": {"response": listed, "merchants": (), "partners": partners, **_lists(word)},
+        "audit": _audit(word),
         "operator/status": {
             "system": system,
             "alarms": list_alarms(FORMATTER, system),
@@ -287,6 +319,8 @@ def operators(word: str) -> dict[str, dict]:
             "steps": list_traced_steps(FORMATTER, traced.events, traced.payment.refunds),
             "explorer": word,
             "transactions": traced.transactions,
+            "notes": _notes(word),
+            "path": "/x",
             "entries": filled(ledger_pb2.ListEntriesResponse(), word).entries,
         },
         "operator/payouts": {
@@ -356,6 +390,7 @@ def render_values(console: str, template: str, values: dict, word: str) -> Parse
         "csrf": word,
         "form_id": lambda: word,
         "request_path": word,
+        "undo": UndoOffer(word, word, {"note": word}),
     }
     return ParsedPage(
         render.render_page(f"console/{template}.html", 200, (), **common, **values).body

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from florin_server.accounts.service.key_uses import KeyUses
 from florin_server.base.clock import Clock
 from florin_server.base.meters import Meters
 from florin_server.base.notifier import Notifier
@@ -26,6 +27,7 @@ from florin_server.money.settlement.store.gas import GasUsage
 from florin_server.operations.process import ProcessName, StoreHealth, WorkerFailures
 from florin_server.operations.roles import KeySender, LeasedWorker
 from florin_server.operations.service.quarantine import Quarantine
+from florin_server.operations.service.sign_in_failures import SignInFailures
 from florin_server.rails.chain_state import ChainState
 from florin_server.rails.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
@@ -88,6 +90,8 @@ class Core:
     # ids of keys and app ids that do not work while the test accounts are off
     disabled_ids: frozenset[str] = frozenset()
     blocklist: Blocklist = field(default_factory=Blocklist)
+    key_uses: KeyUses = field(default_factory=KeyUses)
+    sign_in_failures: SignInFailures = field(default_factory=SignInFailures)
     cipher: Cipher = field(default_factory=Cipher)
     prices: PriceSource = field(default_factory=lambda: FixedPrices({}))
     # the faults of the installation's public view, in sentences

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from florin_server.cli.accounts import commands as accounts
+from florin_server.cli.audit import commands as audit
 from florin_server.cli.chains import commands as chains
 from florin_server.cli.options import (
     CommandGroup,
@@ -487,6 +488,16 @@ def completion(
     command.print_script(shell, COMPLETION_VARIABLE)
 
 
-for _module in (accounts, chains, payments, receipts, screening, service_commands, store, webhooks):
+for _module in (
+    accounts,
+    audit,
+    chains,
+    payments,
+    receipts,
+    screening,
+    service_commands,
+    store,
+    webhooks,
+):
     for _name, _group in _module.GROUPS.items():
         app.add_typer(_group, name=_name)

@@ -16,6 +16,7 @@ from florin_server.accounts.store import (
     credential_checks,
     customers,
     destinations,
+    key_uses,
     keys,
     merchants,
     pins,
@@ -49,6 +50,7 @@ from florin_server.money.payments.store import (
     payments,
     simulation,
 )
+from florin_server.money.payments.store import notes as payment_notes
 from florin_server.money.payouts.store import held_money
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import (
@@ -58,13 +60,14 @@ from florin_server.money.settlement.store import (
     settlement_items,
     token_accounts,
 )
-from florin_server.operations.store import executors, leases
+from florin_server.operations.store import audit_log, executors, leases
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.support.store_factories import create_payment, open_engine_store, run_pragma
 
 OPERATIONS = (
+    audit_log,
     claims,
     collected_data,
     customers,
@@ -79,6 +82,7 @@ OPERATIONS = (
     gas,
     chain_txs,
     key_turns,
+    key_uses,
     keys,
     leases,
     ledger,
@@ -89,6 +93,7 @@ OPERATIONS = (
     payment_outcomes,
     payments,
     pins,
+    payment_notes,
     token_accounts,
     receipt_keys,
     refunds,
@@ -136,6 +141,7 @@ READS_ALL = {
     "held_money_ALL",
     "keys_APPS",
     "keys_HAS_LIVE_KEY",
+    "key_uses_LIST",
     "keys_KEYS",
     "leases_FREE",
     "leases_LIST",

@@ -149,3 +149,13 @@ class ConsoleSessionRow(TableRow, table=True):
     session_id: str = text_column(key=True)
     ended_at_us: int | None = integer_column()
     expires_at_us: int = integer_column()
+
+
+class ApiKeyUseRow(TableRow, table=True):
+    """The last use of a key, to some minutes; a key that was never used has no row."""
+
+    __tablename__ = "api_key_use"
+    __table_args__ = (WITHOUT_ROWID,)
+
+    key_id: str = text_column(key=True)
+    last_used_at_us: int = integer_column()

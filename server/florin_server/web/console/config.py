@@ -9,8 +9,15 @@ from typing import NamedTuple, Protocol
 from grpc_rest_gateway.plain import PlainRequest
 from grpc_rest_gateway.rpc import Metadata
 
+from florin_server.accounts.context import KeyUseContext
+from florin_server.db.context import StorageContext
+from florin_server.operations.context import SignInContext
 from florin_server.web.console.session import ConsoleSession
 from florin_server.web.console.shell import Shell
+
+
+class RecordContext(KeyUseContext, SignInContext, StorageContext, Protocol):
+    """The store, and what is recorded there later: uses of keys, failed sign-ins."""
 
 
 class SecretVerifier(Protocol):

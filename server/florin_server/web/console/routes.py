@@ -18,7 +18,7 @@ from grpc_rest_gateway.rpc import Metadata, RpcBackend
 
 from florin_server.base.ttl_cache import TtlCache
 from florin_server.domain.accounts.credentials import parse_key
-from florin_server.web.console import login, search, shell
+from florin_server.web.console import audit, login, notes, search, shell
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.config import ConsoleConfig, NavGroup, NavLink
 from florin_server.web.console.confirmation import Confirmer
@@ -49,6 +49,7 @@ from florin_server.web.console.operator import (
 from florin_server.web.console.operator import webhooks as all_webhooks
 from florin_server.web.console.operator.alarms import count_open_conditions
 from florin_server.web.console.session import ConsoleSession, SessionManager
+from florin_server.web.console.sign_ins import count_failures
 from florin_server.web.console.site import ROOT, Console, PageHandler
 from florin_server.web.handlers import Routes, build_read_routes
 
@@ -75,6 +76,8 @@ _MERCHANT_READS: Mapping[str, PageHandler] = {
     merchants.MERCHANT_PATH: merchants.show_merchant,
     branding.PATH: branding.show,
     keys.PATH: keys.show,
+    audit.PATH: audit.show,
+    f"{audit.PATH}/export": audit.download_csv,
     sessions.PATH: sessions.show,
     webhooks.PATH: webhooks.show,
     webhooks.ENDPOINT_PATH: webhooks.show_endpoint,
@@ -104,6 +107,9 @@ _MERCHANT_SHELL_WRITES: Mapping[str, PageHandler] = {
 }
 # forms whose RPCs take no idempotency key
 MERCHANT_WRITES_ONCE: Mapping[str, PageHandler] = {
+    f"{payment.PATH}{notes.ADD_PATH}": notes.add,
+    f"{payment.PATH}{notes.DELETE_PATH}": notes.delete,
+    f"{payment.PATH}{notes.RESTORE_PATH}": notes.restore,
     webhooks.PATH: webhooks.create,
     f"{webhooks.ENDPOINT_PATH}/pause": webhooks.pause,
     f"{webhooks.ENDPOINT_PATH}/rotate": webhooks.rotate,
@@ -145,6 +151,8 @@ _OPERATOR_READS: Mapping[str, PageHandler] = {
     quarantine.PATH: quarantine.show,
     books.PATH: books.show,
     accounts.PATH: accounts.show,
+    audit.PATH: audit.show,
+    f"{audit.PATH}/export": audit.download_csv,
     all_webhooks.PATH: all_webhooks.show,
     all_webhooks.ENDPOINT_PATH: all_webhooks.show_attempts,
 }
@@ -167,6 +175,9 @@ OPERATOR_WRITES: Mapping[str, PageHandler] = {
     f"{accounts.PATH}/keys/revoke": accounts.revoke_key,
     f"{accounts.PATH}/wallets/revoke": accounts.revoke_wallet,
     f"{all_webhooks.ENDPOINT_PATH}/pause": all_webhooks.pause,
+    f"{payments.PAYMENT_PATH}{notes.ADD_PATH}": notes.add,
+    f"{payments.PAYMENT_PATH}{notes.DELETE_PATH}": notes.delete,
+    f"{payments.PAYMENT_PATH}{notes.RESTORE_PATH}": notes.restore,
 }
 OPERATOR_CONFIRMS: Mapping[str, Confirmer] = {
     f"{ROOT}/executors/pause": status.confirm_pause,
@@ -181,7 +192,13 @@ OPERATOR_CONFIRMS: Mapping[str, Confirmer] = {
     f"{accounts.PATH}/wallets/revoke": accounts.confirm_revoke_wallet,
     f"{all_webhooks.ENDPOINT_PATH}/pause": all_webhooks.confirm_pause,
 }
-OPERATOR_FRESH_PATHS = frozenset(OPERATOR_WRITES) - {f"{all_webhooks.ENDPOINT_PATH}/pause"}
+# all others require a sign-in from the last ten minutes
+OPERATOR_FRESH_PATHS = frozenset(OPERATOR_WRITES) - {
+    f"{all_webhooks.ENDPOINT_PATH}/pause",
+    f"{payments.PAYMENT_PATH}{notes.ADD_PATH}",
+    f"{payments.PAYMENT_PATH}{notes.DELETE_PATH}",
+    f"{payments.PAYMENT_PATH}{notes.RESTORE_PATH}",
+}
 
 
 _MERCHANT_GROUPS = (
@@ -203,7 +220,11 @@ _MERCHANT_GROUPS = (
     ),
     NavGroup(
         "Developers",
-        (NavLink(webhooks.PATH, "Webhooks", "hook"), NavLink(keys.PATH, "API keys", "key")),
+        (
+            NavLink(webhooks.PATH, "Webhooks", "hook"),
+            NavLink(keys.PATH, "API keys", "key"),
+            NavLink(audit.PATH, "Audit log", "log"),
+        ),
     ),
 )
 _OPERATOR_GROUPS = (
@@ -222,6 +243,7 @@ _OPERATOR_GROUPS = (
             NavLink(quarantine.PATH, "Quarantine", "alert"),
             NavLink(accounts.PATH, "Accounts and keys", "key"),
             NavLink(all_webhooks.PATH, "Webhooks", "hook"),
+            NavLink(audit.PATH, "Audit log", "log"),
         ),
     ),
 )
@@ -251,7 +273,7 @@ def build_merchant_routes(
         name="merchant",
         credential_name="an API key",
         groups=_MERCHANT_GROUPS,
-        verify_secret=verify_secret,
+        verify_secret=count_failures(app, "merchant", verify_secret),
         build_metadata=lambda session: (("api-key", session.holder),),
         has_idempotency_keys=True,
         is_allowed_host=lambda _: True,
@@ -322,13 +344,13 @@ def build_operator_routes(
         return await shell.read_operator_shell(app, alarms)
 
     def credential(_: ConsoleSession) -> Metadata:
-        return _build_bearer_metadata(token)
+        return (*_build_bearer_metadata(token), ("florin-channel", "console"))
 
     config = ConsoleConfig(
         name="operator",
         credential_name="the operator's token",
         groups=_OPERATOR_GROUPS,
-        verify_secret=verify_secret,
+        verify_secret=count_failures(app, "operator", verify_secret),
         build_metadata=credential,
         has_idempotency_keys=False,
         is_allowed_host=is_allowed_host,

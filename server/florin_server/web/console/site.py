@@ -1,7 +1,6 @@
 """Checks that all pages of a console pass: sessions, the origin of forms, and errors.
 
-A refused RPC becomes a page with the reason and a link. A request whose session has ended is
-redirected to the sign-in page, and from there back.
+A refused RPC becomes a page with the reason; an ended session leads to the sign-in and back.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from florin_server.web.console.session import (
     SessionManager,
 )
 from florin_server.web.console.shell import EMPTY, Shell, parse_merchant
+from florin_server.web.console.undo import UndoOffer, build_undo_path, find_offer
 from florin_server.web.console.view import Formatter
 from florin_server.web.forms import is_same_origin_form
 from florin_server.web.handlers import READ_METHODS
@@ -105,6 +105,11 @@ class ConsoleRequest:
     def redirect_to(self, path: str) -> PlainResponse:
         """Return a redirect to a page, the answer to a form that succeeded."""
         return redirect(path)
+
+    def redirect_with_undo(self, path: str, offer: UndoOffer) -> PlainResponse:
+        """Return a redirect to a page that offers to take the action back."""
+        now_us, sessions = self.console.app.clock.now_us(), self.console.sessions
+        return redirect(build_undo_path(sessions, self.session, now_us, path, offer))
 
 
 PageHandler = Callable[[ConsoleRequest], Awaitable[PlainResponse | PlainEvents]]
@@ -406,6 +411,12 @@ class Console:
             "csrf": self.sessions.derive_csrf_token(console_request.session),
             "form_id": self.sessions.create_form_id,
             "request_path": paths.get_request_path(console_request.request),
+            "undo": find_offer(
+                self.sessions,
+                console_request.session,
+                self.app.clock.now_us(),
+                console_request.query,
+            ),
         }
         return render_page(
             template, status, self._build_headers(console_request.request), **common, **values

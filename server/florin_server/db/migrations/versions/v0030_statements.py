@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "v0030"
-down_revision = "v0028"
+down_revision = "v0029"
 branch_labels = None
 depends_on = None
 
