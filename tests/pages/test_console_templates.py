@@ -47,6 +47,7 @@ from florin_server.web.console.figures import (
 )
 from florin_server.web.console.list_controls import build_controls
 from florin_server.web.console.listing import PaymentFilters, build_csv
+from florin_server.web.console.operator import health
 from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import BalanceLine, LedgerAccountList, LedgerGroup
 from florin_server.web.console.pills import list_payment_pills
@@ -302,6 +303,8 @@ def operators(word: str) -> dict[str, dict]:
     traced = filled(trace_pb2.TracePaymentResponse(), word)
     system = filled(system_pb2.GetSystemStatusResponse(), word)
     balances = filled(ledger_pb2.ListBalancesResponse(), word).balances
+    executors = filled(system_pb2.ListExecutorsResponse(), word).executors
+    history = filled(system_pb2.ListNodeHistoryResponse(), word).nodes
     partners = filled(partner_pb2.ListPartnersResponse(), word).partners
     return {
         "payments": {"response": listed, "merchants": (), "partners": partners, **_lists(word)},
@@ -309,10 +312,15 @@ def operators(word: str) -> dict[str, dict]:
         "operator/status": {
             "system": system,
             "alarms": list_alarms(FORMATTER, system),
-            "executors": filled(system_pb2.ListExecutorsResponse(), word).executors,
+            "executors": executors,
+            "pills": {word: health.find_chain_pill(system.chains[0], executors)},
+            "strips": {word: [health.build_strip(node, NOW_US) for node in history]},
+            "node_paths": {word: health.build_nodes_path(word)},
+            "gauges": health.build_gauges(system, executors),
             "coins": {word: balances},
             "burn": balances,
         },
+        "operator/nodes": {"nodes": history, "chain_id": word},
         "operator/payment": {
             "payment": traced.payment,
             "partner": word,

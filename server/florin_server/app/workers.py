@@ -25,8 +25,9 @@ from florin_server.db.engine.query import StoreError
 from florin_server.domain.errors import ApiError
 from florin_server.domain.settlement.lease import name_holder
 from florin_server.features.icons.worker import delete_old_icons, fetch_icons
-from florin_server.features.monitoring.worker import ConditionReportWorker
-from florin_server.features.webhooks.worker import WebhookDeliverer
+from florin_server.features.monitoring.worker.conditions import ConditionReportWorker
+from florin_server.features.monitoring.worker.node_history import NodeHistoryWorker
+from florin_server.features.webhooks.worker import WebhookDeliverer, delete_old_hours
 from florin_server.money.ledger.worker import BookKeeper
 from florin_server.money.payments.worker import (
     delete_due_data,
@@ -163,6 +164,7 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
             delete_old_gas,
             delete_old_icons,
             delete_old_records,
+            delete_old_hours,
         )
         if staff.runs_workers
         else ()
@@ -174,6 +176,7 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
         "follow_store_time": partial(follow_store_time, app),
         "watch_store": partial(watch_store, app),
         "report_conditions": ConditionReportWorker(app).run,
+        "record_node_history": NodeHistoryWorker(app).run,
         "follow_payments": app.notifier.payments.sweep,
         "follow_payouts": partial(
             app.notifier.payouts.sweep,

@@ -34,9 +34,11 @@ from florin_server.features.exports.store import money_out as exports_money_out
 from florin_server.features.exports.store import payments as exports_payments
 from florin_server.features.exports.store import transactions as exports_transactions
 from florin_server.features.exports.store import watched as exports_watched
+from florin_server.features.monitoring.store import node_hours, runways
 from florin_server.features.receipts import store as receipt_keys
 from florin_server.features.reports.store import journals as report_journals
 from florin_server.features.webhooks.store import claims, deliveries, endpoints, replays
+from florin_server.features.webhooks.store import health as webhook_health
 from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.limits import store as sharing
@@ -87,6 +89,7 @@ OPERATIONS = (
     leases,
     ledger,
     merchants,
+    node_hours,
     offered_options,
     outbox,
     new_options,
@@ -95,10 +98,12 @@ OPERATIONS = (
     pins,
     payment_notes,
     token_accounts,
+    webhook_health,
     receipt_keys,
     refunds,
     report_journals,
     replays,
+    runways,
     sharing,
     sign_outs,
     blocklists,
@@ -150,6 +155,8 @@ READS_ALL = {
     "limits_PROCESSES",
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
+    "node_hours_FORGET",
+    "node_hours_LIST",
     "receipts_ALL",
     "receipts_LOCK",
     "screening_LISTS",

@@ -286,6 +286,11 @@ class OperatorServiceStub:
                 request_serializer=florin_dot_v1_dot_system__pb2.GetSystemStatusRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_system__pb2.GetSystemStatusResponse.FromString,
                 _registered_method=True)
+        self.ListNodeHistory = channel.unary_unary(
+                '/florin.v1.OperatorService/ListNodeHistory',
+                request_serializer=florin_dot_v1_dot_system__pb2.ListNodeHistoryRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_system__pb2.ListNodeHistoryResponse.FromString,
+                _registered_method=True)
         self.CreateWebhookEndpoint = channel.unary_unary(
                 '/florin.v1.OperatorService/CreateWebhookEndpoint',
                 request_serializer=florin_dot_v1_dot_webhook__admin__pb2.CreatePartnerEndpointRequest.SerializeToString,
@@ -689,6 +694,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListNodeHistory(self, request, context):
+        """Lists how the nodes of all chains did in the last 48 hours.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateWebhookEndpoint(self, request, context):
         """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is returned
         only here.
@@ -1011,6 +1023,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.GetSystemStatus,
                     request_deserializer=florin_dot_v1_dot_system__pb2.GetSystemStatusRequest.FromString,
                     response_serializer=florin_dot_v1_dot_system__pb2.GetSystemStatusResponse.SerializeToString,
+            ),
+            'ListNodeHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNodeHistory,
+                    request_deserializer=florin_dot_v1_dot_system__pb2.ListNodeHistoryRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_system__pb2.ListNodeHistoryResponse.SerializeToString,
             ),
             'CreateWebhookEndpoint': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateWebhookEndpoint,
@@ -2343,6 +2360,33 @@ class OperatorService:
             '/florin.v1.OperatorService/GetSystemStatus',
             florin_dot_v1_dot_system__pb2.GetSystemStatusRequest.SerializeToString,
             florin_dot_v1_dot_system__pb2.GetSystemStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListNodeHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListNodeHistory',
+            florin_dot_v1_dot_system__pb2.ListNodeHistoryRequest.SerializeToString,
+            florin_dot_v1_dot_system__pb2.ListNodeHistoryResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -159,6 +159,8 @@ class OperatorServiceStub:
     """Resumes an executor."""
     GetSystemStatus: _grpc.UnaryUnaryMultiCallable[_system_pb2.GetSystemStatusRequest, _system_pb2.GetSystemStatusResponse]
     """Returns the state of the installation."""
+    ListNodeHistory: _grpc.UnaryUnaryMultiCallable[_system_pb2.ListNodeHistoryRequest, _system_pb2.ListNodeHistoryResponse]
+    """Lists how the nodes of all chains did in the last 48 hours."""
     CreateWebhookEndpoint: _grpc.UnaryUnaryMultiCallable[_webhook_admin_pb2.CreatePartnerEndpointRequest, _webhook_pb2.WebhookEndpointSecret]
     """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is returned
     only here.
@@ -301,6 +303,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Resumes an executor."""
     GetSystemStatus: _aio.UnaryUnaryMultiCallable[_system_pb2.GetSystemStatusRequest, _system_pb2.GetSystemStatusResponse]  # type: ignore[assignment]
     """Returns the state of the installation."""
+    ListNodeHistory: _aio.UnaryUnaryMultiCallable[_system_pb2.ListNodeHistoryRequest, _system_pb2.ListNodeHistoryResponse]  # type: ignore[assignment]
+    """Lists how the nodes of all chains did in the last 48 hours."""
     CreateWebhookEndpoint: _aio.UnaryUnaryMultiCallable[_webhook_admin_pb2.CreatePartnerEndpointRequest, _webhook_pb2.WebhookEndpointSecret]  # type: ignore[assignment]
     """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is returned
     only here.
@@ -722,6 +726,14 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_system_pb2.GetSystemStatusResponse, _abc.Awaitable[_system_pb2.GetSystemStatusResponse]]:
         """Returns the state of the installation."""
+
+    @_abc_1.abstractmethod
+    def ListNodeHistory(
+        self,
+        request: _system_pb2.ListNodeHistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_system_pb2.ListNodeHistoryResponse, _abc.Awaitable[_system_pb2.ListNodeHistoryResponse]]:
+        """Lists how the nodes of all chains did in the last 48 hours."""
 
     @_abc_1.abstractmethod
     def CreateWebhookEndpoint(

@@ -28,5 +28,6 @@ def _list_values(merchant: Merchant | None) -> dict[str, object]:
         "icon_url": merchant.icon_url,
         "support_email": merchant.support_email,
         "support_url": merchant.support_url,
+        "accent": merchant.accent,
         "status": merchant.status,
     }

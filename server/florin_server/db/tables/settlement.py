@@ -26,6 +26,7 @@ from florin_server.domain.settlement.chain_txs import (
 
 # a query uses a partial index only if it repeats the predicate exactly
 OPEN_TX_PREDICATE = "state IN ('signed', 'sent')"
+FINAL_TX_PREDICATE = "state = 'final'"
 
 
 class LeaseRow(TableRow, table=True):
@@ -60,6 +61,9 @@ class ChainTxRow(TableRow, table=True):
         Index("uq_chain_tx_chain_id_hash", "chain_id", "hash", unique=True),
         partial_index(
             "uq_chain_tx_open", OPEN_TX_PREDICATE, "chain_id", "sender", "nonce", unique=True
+        ),
+        partial_index(
+            "ix_chain_tx_final", FINAL_TX_PREDICATE, "chain_id", "sender", "created_at_us"
         ),
     )
 

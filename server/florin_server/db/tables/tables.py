@@ -26,6 +26,7 @@ from florin_server.db.tables.capture import CollectedDataRow
 from florin_server.db.tables.conditions import ReportedConditionRow
 from florin_server.db.tables.fields import METADATA
 from florin_server.db.tables.held_money import HeldMoneyRow
+from florin_server.db.tables.hours import NodeHourRow, WebhookHourRow
 from florin_server.db.tables.icons import IconRow
 from florin_server.db.tables.ledger import JournalRow, TransferRow
 from florin_server.db.tables.limits import (
@@ -133,3 +134,5 @@ webhook_endpoint_table = _table(WebhookEndpointRow)
 webhook_secret_table = _table(WebhookSecretRow)
 webhook_delivery_table = _table(WebhookDeliveryRow)
 webhook_attempt_table = _table(WebhookAttemptRow)
+webhook_hour_table = _table(WebhookHourRow)
+node_hour_table = _table(NodeHourRow)

@@ -40,6 +40,7 @@ from florin_server.web.console.merchant import payments as own_payments
 from florin_server.web.console.operator import (
     accounts,
     books,
+    health,
     held,
     payments,
     payouts,
@@ -142,6 +143,7 @@ MERCHANT_CONFIRMS: Mapping[str, Confirmer] = {
 }
 _OPERATOR_READS: Mapping[str, PageHandler] = {
     ROOT: status.show,
+    health.NODES_PATH: health.show_nodes,
     payments.PATH: payments.show,
     f"{payments.PATH}/export": payments.download_csv,
     payments.PAYMENT_PATH: payments.show_payment,

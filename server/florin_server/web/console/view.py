@@ -389,6 +389,10 @@ class Formatter:
         """Return the day of a point in time, in UTC; empty if it is unset."""
         return "" if at.seconds == 0 else _TEXTS.format_date(at.seconds)
 
+    def now_us(self) -> int:
+        """Return the time of the service, microseconds since the Unix epoch."""
+        return self._app.clock.now_us()
+
     def now_iso(self) -> str:
         """Return the time of the service as programs read it."""
         return self.iso(Timestamp(seconds=self._app.clock.now_us() // 1_000_000))

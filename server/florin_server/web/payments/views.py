@@ -29,6 +29,7 @@ from florin_server.money.payments.service.checkout import (
     find_checkout,
     find_coin,
     find_payment,
+    find_processing_s,
     find_progress,
     find_refund_transaction,
     find_return_url,
@@ -195,6 +196,7 @@ class CheckoutPages:
             offers=[_to_offer(way) for way in list_ways(app, payment)],
             chains=() if payment.status.is_final else self._list_chains(payment),
             progress=find_progress(app, payment),
+            usual_s=find_processing_s(app, payment),
             paid=_to_paid_amount(status.info.option_amount)
             if status.info.HasField("option_amount")
             else None,

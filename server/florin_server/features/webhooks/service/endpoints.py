@@ -28,6 +28,7 @@ from florin_server.domain.webhooks.endpoint import (
     WebhookAttempt,
     WebhookEndpoint,
 )
+from florin_server.domain.webhooks.health import WebhookHealth
 from florin_server.domain.webhooks.signing import WebhookKeys
 from florin_server.features.webhooks.service.endpoint_changes import (
     describe_created,
@@ -35,7 +36,7 @@ from florin_server.features.webhooks.service.endpoint_changes import (
     describe_rotation,
     describe_update,
 )
-from florin_server.features.webhooks.store import endpoints
+from florin_server.features.webhooks.store import endpoints, health
 from florin_server.features.webhooks.store.endpoints import EndpointOwner, SigningSecret
 from florin_server.money.outbox.store import older_releases
 from florin_server.operations.service.audit_log import audited, audited_change
@@ -124,6 +125,13 @@ async def create(
     work = _create(actor, endpoint, first, app.settings.webhooks.endpoints_max)
     await app.store.write(audited(app, work, lambda _: describe_created(endpoint)))
     return EndpointWithKeys(endpoint, [first.public_key], keys.secret)
+
+
+async def list_health(
+    app: StorageContext, found_endpoints: Sequence[WebhookEndpoint]
+) -> dict[str, WebhookHealth]:
+    """Return the health of endpoints, by id."""
+    return await app.store.read(health.list_health(found_endpoints, app.clock.now_us()))
 
 
 async def list_endpoints(

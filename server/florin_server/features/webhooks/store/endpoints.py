@@ -13,6 +13,7 @@ from florin_server.db.tables.tables import (
     webhook_attempt_table,
     webhook_delivery_table,
     webhook_endpoint_table,
+    webhook_hour_table,
     webhook_secret_table,
 )
 from florin_server.domain.cipher import Ciphertext
@@ -114,6 +115,7 @@ _FORGET = tuple(
         (webhook_delivery_table, "endpoint_id"),
         (webhook_attempt_table, "endpoint_id"),
         (webhook_secret_table, "endpoint_id"),
+        (webhook_hour_table, "endpoint_id"),
         (webhook_endpoint_table, "id"),
     )
 )
