@@ -93,7 +93,7 @@ _UNDECIDED = (
     .where(text(UNRESOLVED_PREDICATE), held_money_table.c.state == HeldMoneyState.HELD)
     .limit(param("limit"))
 )
-_COUNT_WAITING = Statement(select(func.count()).select_from(_UNDECIDED.subquery()), int)
+_COUNT_WAITING = Statement(select(func.count()).select_from(_UNDECIDED.subquery("limited")), int)
 _COUNTS = Statement(
     select(held_money_table.c.chain_id, held_money_table.c.state, func.count().label("number"))
     .where(text(UNRESOLVED_PREDICATE))
