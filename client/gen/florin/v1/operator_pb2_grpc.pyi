@@ -5,11 +5,13 @@ Operations of an installation."""
 
 from collections import abc as _abc
 from florin.v1 import account_pb2 as _account_pb2
+from florin.v1 import audit_pb2 as _audit_pb2
 from florin.v1 import customer_pb2 as _customer_pb2
 from florin.v1 import held_pb2 as _held_pb2
 from florin.v1 import lease_pb2 as _lease_pb2
 from florin.v1 import ledger_pb2 as _ledger_pb2
 from florin.v1 import listing_pb2 as _listing_pb2
+from florin.v1 import note_pb2 as _note_pb2
 from florin.v1 import partner_pb2 as _partner_pb2
 from florin.v1 import payout_pb2 as _payout_pb2
 from florin.v1 import quarantine_pb2 as _quarantine_pb2
@@ -177,6 +179,14 @@ class OperatorServiceStub:
     """Sends the changes of a payment to a webhook endpoint again, from a version on."""
     ReplayWebhooksSince: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhooksSinceRequest, _webhook_pb2.ReplayWebhooksSinceResponse]
     """Sends all events since a time to a webhook endpoint again, page by page."""
+    ListAuditEntries: _grpc.UnaryUnaryMultiCallable[_audit_pb2.ListAuditEntriesRequest, _audit_pb2.ListAuditEntriesResponse]
+    """Lists the audit log of the installation, newest first."""
+    CreatePaymentNote: _grpc.UnaryUnaryMultiCallable[_note_pb2.CreatePaymentNoteRequest, _note_pb2.PaymentNote]
+    """Adds a note to a payment of any partner."""
+    ListPaymentNotes: _grpc.UnaryUnaryMultiCallable[_note_pb2.ListPaymentNotesRequest, _note_pb2.ListPaymentNotesResponse]
+    """Lists the notes of a payment, oldest first."""
+    UpdatePaymentNote: _grpc.UnaryUnaryMultiCallable[_note_pb2.UpdatePaymentNoteRequest, _note_pb2.PaymentNote]
+    """Deletes a note of the operator, or restores it within a day."""
 
 @_typing.type_check_only
 class OperatorServiceAsyncStub(OperatorServiceStub):
@@ -313,6 +323,14 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Sends the changes of a payment to a webhook endpoint again, from a version on."""
     ReplayWebhooksSince: _aio.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhooksSinceRequest, _webhook_pb2.ReplayWebhooksSinceResponse]  # type: ignore[assignment]
     """Sends all events since a time to a webhook endpoint again, page by page."""
+    ListAuditEntries: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListAuditEntriesRequest, _audit_pb2.ListAuditEntriesResponse]  # type: ignore[assignment]
+    """Lists the audit log of the installation, newest first."""
+    CreatePaymentNote: _aio.UnaryUnaryMultiCallable[_note_pb2.CreatePaymentNoteRequest, _note_pb2.PaymentNote]  # type: ignore[assignment]
+    """Adds a note to a payment of any partner."""
+    ListPaymentNotes: _aio.UnaryUnaryMultiCallable[_note_pb2.ListPaymentNotesRequest, _note_pb2.ListPaymentNotesResponse]  # type: ignore[assignment]
+    """Lists the notes of a payment, oldest first."""
+    UpdatePaymentNote: _aio.UnaryUnaryMultiCallable[_note_pb2.UpdatePaymentNoteRequest, _note_pb2.PaymentNote]  # type: ignore[assignment]
+    """Deletes a note of the operator, or restores it within a day."""
 
 class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """The operator's calls, over gRPC only. The operator's own listener answers them, and nothing else."""
@@ -782,5 +800,37 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_webhook_pb2.ReplayWebhooksSinceResponse, _abc.Awaitable[_webhook_pb2.ReplayWebhooksSinceResponse]]:
         """Sends all events since a time to a webhook endpoint again, page by page."""
+
+    @_abc_1.abstractmethod
+    def ListAuditEntries(
+        self,
+        request: _audit_pb2.ListAuditEntriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_audit_pb2.ListAuditEntriesResponse, _abc.Awaitable[_audit_pb2.ListAuditEntriesResponse]]:
+        """Lists the audit log of the installation, newest first."""
+
+    @_abc_1.abstractmethod
+    def CreatePaymentNote(
+        self,
+        request: _note_pb2.CreatePaymentNoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_note_pb2.PaymentNote, _abc.Awaitable[_note_pb2.PaymentNote]]:
+        """Adds a note to a payment of any partner."""
+
+    @_abc_1.abstractmethod
+    def ListPaymentNotes(
+        self,
+        request: _note_pb2.ListPaymentNotesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_note_pb2.ListPaymentNotesResponse, _abc.Awaitable[_note_pb2.ListPaymentNotesResponse]]:
+        """Lists the notes of a payment, oldest first."""
+
+    @_abc_1.abstractmethod
+    def UpdatePaymentNote(
+        self,
+        request: _note_pb2.UpdatePaymentNoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_note_pb2.PaymentNote, _abc.Awaitable[_note_pb2.PaymentNote]]:
+        """Deletes a note of the operator, or restores it within a day."""
 
 def add_OperatorServiceServicer_to_server(servicer: OperatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -86,7 +86,7 @@ class ChainTxBumpRow(TableRow, table=True):
     """A variant of a transaction with its nonce, signed again for a higher fee."""
 
     __tablename__ = "chain_tx_bump"
-    __table_args__ = (WITHOUT_ROWID,)
+    __table_args__ = (Index("ix_chain_tx_bump_hash", "hash"), WITHOUT_ROWID)
 
     tx_id: str = text_column(key=True)
     n: int = integer_column(key=True)

@@ -189,7 +189,8 @@ class CheckoutPages:
             return_url=find_return_url(payment),
             may_receive_money=await may_receive_money(app, payment),
             logo_path=await app.icons.find_path(merchant.icon_url, merchant.partner_id),
-            accent=checkout_settings.accents.get(merchant.id, checkout_settings.accent),
+            accent=merchant.accent
+            or checkout_settings.accents.get(merchant.id, checkout_settings.accent),
             wallets=self._wallets,
             downloads=self._downloads,
             offers=[_to_offer(way) for way in list_ways(app, payment)],

@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from alembic import op
 
 revision = "v0031"
-down_revision = "v0027"
+down_revision = "v0030"
 branch_labels = None
 depends_on = None
 

@@ -13,6 +13,9 @@ from florin_server.web.console.operator import health
 from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import all_balances
 from florin_server.web.console.site import ROOT, ConsoleRequest
+from florin_server.web.console.undo import UndoOffer
+
+_PAUSE, _RESUME = f"{ROOT}/executors/pause", f"{ROOT}/executors/resume"
 
 
 async def show(console_request: ConsoleRequest) -> PlainResponse:
@@ -71,14 +74,16 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     """Pause an executor: it sends nothing new."""
     request = system_pb2.PauseExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.PauseExecutor", request)
-    return console_request.redirect_to(ROOT)
+    offer = UndoOffer("The executor is paused.", _RESUME, {"executor": request.executor_id})
+    return console_request.redirect_with_undo(ROOT, offer)
 
 
 async def resume(console_request: ConsoleRequest) -> PlainResponse:
     """Resume an executor."""
     request = system_pb2.ResumeExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.ResumeExecutor", request)
-    return console_request.redirect_to(ROOT)
+    offer = UndoOffer("The executor is resumed.", _PAUSE, {"executor": request.executor_id})
+    return console_request.redirect_with_undo(ROOT, offer)
 
 
 def _list_account_balances(
