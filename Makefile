@@ -43,23 +43,42 @@ help:
 UV_VERSION := 0.13.9
 SYNC := UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_SYSTEM_CERTS=true $(BIN)/uv sync --quiet --frozen --inexact --no-default-groups --extra docs --extra postgres
 
+# there while something is installed: an installation that was killed left it, and the next one installs all again
+UNFINISHED := $(VENV)/.unfinished
+ifneq ($(wildcard $(UNFINISHED)),)
+AGAIN := --reinstall
+.PHONY: $(BIN)/uv $(RUN) $(DEV)
+endif
+
+# one sentence below the errors of pip and uv
+STOPPED = { echo 'Florin is not installed: see the error above. Packages come from pypi.org; behind a proxy set HTTPS_PROXY, for a mirror PIP_INDEX_URL and UV_DEFAULT_INDEX. Then run `make $(or $(MAKECMDGOALS),setup)` again.' >&2; exit 1; }
+install_packages = echo 'Installing the packages of uv.lock in $(VENV).'; touch $(UNFINISHED) && $(SYNC) $(AGAIN) $(1) && rm $(UNFINISHED) || $(STOPPED)
+
+# the range of `requires-python`
+FITS := import sys; sys.exit(not (3, 11) <= sys.version_info[:2] < (3, 15))
+NO_PYTHON = { echo '$(PYTHON) is missing, or is not Python 3.11 to 3.14: name one that this machine has, such as `make $(or $(MAKECMDGOALS),setup) PYTHON=python3.12`.' >&2; exit 1; }
+HAS_PIP := $(BIN)/python -m pip --version >/dev/null 2>&1
+
+# an environment with another Python, or without pip as its making was interrupted, is made again
 $(BIN)/uv:
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
-	touch $@
+	@$(BIN)/python -c '$(FITS)' 2>/dev/null && { $(HAS_PIP) || { $(BIN)/python -m ensurepip >/dev/null 2>&1 && $(HAS_PIP); }; } || \
+		{ $(PYTHON) -c '$(FITS)' 2>/dev/null || $(NO_PYTHON); $(PYTHON) -m venv --clear $(VENV); }
+	@touch $(UNFINISHED)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check $(if $(AGAIN),--force-reinstall) uv==$(UV_VERSION) || $(STOPPED)
+	@touch $@
 
 $(RUN): $(BIN)/uv uv.lock $(addsuffix /pyproject.toml,. client gateway gateway/options sandbox)
-	$(SYNC) --extra sandbox
-	touch $@
+	@$(call install_packages,--extra sandbox)
+	@touch $@
 
 # for production: without the sandbox and the tools; `florin` stays old, so that `setup` adds the sandbox
 install: $(BIN)/uv
-	$(SYNC) --compile-bytecode
-	touch -t 200001010000 $(RUN)
+	@$(call install_packages,--compile-bytecode)
+	@touch -t 200001010000 $(RUN)
 
 $(DEV): $(RUN)
-	$(SYNC) --extra sandbox --group dev
-	touch $@
+	@$(call install_packages,--extra sandbox --group dev)
+	@touch $@
 
 demo: $(RUN)
 	$(BIN)/florin demo --up

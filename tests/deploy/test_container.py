@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy import tools
+from tests.deploy.build_context import list_context
 from tests.deploy.front import DEPLOY
 
 ROOT = DEPLOY.parent
@@ -48,8 +49,9 @@ def copied(source: str, target: Path) -> None:
         return
     there = ("git", "ls-files", "--cached", "--others", "--exclude-standard")
     listed = subprocess.run(there, cwd=ROOT, capture_output=True, text=True, check=True)
+    context = list_context(ROOT)
     for name in listed.stdout.splitlines():
-        if (ROOT / name).exists():
+        if (ROOT / name).exists() and name in context:
             file = target / name
             file.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, file)
