@@ -195,6 +195,8 @@ def error_of(
     facts = {name: text for name, text in info.items() if name not in _OWN_METADATA}
     if not info and status is grpc.StatusCode.DEADLINE_EXCEEDED:
         message = "No response in time"
+    elif not info and status is grpc.StatusCode.UNIMPLEMENTED:
+        message = "The server does not know this call: it is older than this client, or no Florin"
     error_info = ErrorInfo(
         message=message or status.name.replace("_", " ").capitalize(),
         code=info.get("code", ""),

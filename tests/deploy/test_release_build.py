@@ -20,6 +20,7 @@ from zipfile import ZipFile
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tests.deploy.front import DEPLOY
@@ -95,6 +96,13 @@ def test_source_distributions_hold_their_package_and_build_the_same_wheel(releas
 def test_registries_accept_the_files(release):
     files = [file.name for file in release.iterdir() if file.suffix in {".whl", ".gz"}]
     run(*UV, "tool", "run", "twine@7.0.0", "check", "--strict", *files, cwd=release)
+
+
+def test_wheels_are_refused_under_another_python(release):
+    for wheel in release.glob("*.whl"):
+        supported = SpecifierSet(read_metadata(wheel)["Requires-Python"])
+        assert "3.11" in supported, wheel.name
+        assert "3.10" not in supported, wheel.name
 
 
 def test_bill_of_materials_lists_each_dependency_with_its_hash(release):

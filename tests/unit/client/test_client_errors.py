@@ -78,6 +78,15 @@ def test_a_deadline_is_a_timeout():
     assert str(error) == "No response in time"
 
 
+def test_unknown_call_says_that_the_server_is_older():
+    error = error_of(grpc.StatusCode.UNIMPLEMENTED, "Method not found!", [], request_id="req_1")
+    assert isinstance(error, ServerError)
+    assert str(error) == (
+        "The server does not know this call: it is older than this client, or no Florin "
+        "(request req_1)"
+    )
+
+
 @pytest.mark.parametrize("noise", [b"\xff\xff\xff", b"\x0a\x05abc", "not bytes"])
 def test_foreign_error_details_are_ignored(noise):
     error = error_of(grpc.StatusCode.UNKNOWN, "", [("grpc-status-details-bin", noise)])
