@@ -208,8 +208,9 @@ def describe_response_headers(operation: OpenApiOperation, status: int) -> JsonO
     rest = get_rest_rule(operation)
     # refusals are described together, for operations with and without a body
     names += ["Florin-Ignored"] if operation.binding.has_body or not succeeded else []
-    names += ["Deprecation"] if rest.deprecated_since else []
-    names += ["Link"] if rest.successor else []
+    # left out of refusals, which deprecated operations share with others
+    names += ["Deprecation"] if rest.deprecated_since and succeeded else []
+    names += ["Link"] if rest.successor and succeeded else []
     report: JsonObject = {name: {"$ref": _REF + name} for name in names}
     must = (
         {*_VERSION_HEADERS, "Deprecation", "Link"}
