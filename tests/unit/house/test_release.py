@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 
@@ -23,6 +24,7 @@ def test_every_file_names_the_version_of_the_server():
     version = str(server["version"])
     folders = ("client", "gateway", "gateway/options", "sandbox")
     assert {project(folder)["version"] for folder in folders} == {version}
+    assert json.loads((ROOT / "client/typescript/package.json").read_text())["version"] == version
     dependencies = server["dependencies"]
     assert isinstance(dependencies, list)
     assert f"florin-client[wallet]=={version}" in dependencies
