@@ -73,7 +73,7 @@ def contents(operation: dict[str, Any]) -> Any:
 
 def codes_of(operation: dict[str, Any], status: str) -> set[str]:
     answer = resolve_schema(DOCUMENT, operation["responses"][status])
-    schema = answer["content"]["application/json"]["schema"]
+    schema = resolve_schema(DOCUMENT, answer["content"]["application/json"]["schema"])
     return set(schema["allOf"][1]["properties"]["code"]["enum"])
 
 
@@ -236,7 +236,7 @@ def test_every_error_code_is_documented_at_an_operation():
             codes_of(operation, status)
             for operation in OPERATIONS.values()
             for status, answer in operation["responses"].items()
-            if status >= "400" and "allOf" in json.dumps(resolve_schema(DOCUMENT, answer))
+            if status >= "400" and "$ref" in answer
         )
     )
     assert result == set(ERROR_SPECS) - ELSEWHERE

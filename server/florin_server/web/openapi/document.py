@@ -104,7 +104,9 @@ def build_document(
         if paths.setdefault(operation.path, {}).setdefault(operation.verb, parts) is not parts:
             raise ValueError(f"two operations at {operation.verb} {operation.path}")
         families.add(headers.get_access_rule(operation).family)
+    plain_paths = {path: {"get": parts} for path, parts in describe_paths(shared).items()}
     webhook_descriptions = describe_webhooks(schemas)
+    own_schemas = {"Error": _describe_error(), **headers.SCHEMAS}
     tags = [{"name": n, "description": d} for f, (n, d) in _TAGS.items() if f in families]
     return {
         "openapi": "3.1.0",
@@ -118,9 +120,11 @@ def build_document(
         "servers": [{"url": "/"}],
         "tags": [*tags, _WEBHOOKS_TAG, _SERVICE_TAG],
         "webhooks": webhook_descriptions,
-        "paths": paths | {path: {"get": parts} for path, parts in describe_paths(shared).items()},
+        "paths": paths | plain_paths,
         "components": {
-            "schemas": dict(sorted({**schemas.components, "Error": _describe_error()}.items())),
+            "schemas": dict(
+                sorted({**schemas.components, **shared.schemas, **own_schemas}.items())
+            ),
             "responses": dict(sorted(shared.responses.items())),
             "parameters": headers.PARAMETERS,
             "headers": headers.HEADERS,

@@ -13,6 +13,7 @@ JsonObject = dict[str, Any]
 
 ERROR_REF = "#/components/schemas/Error"
 _RESPONSE_REF = "#/components/responses/"
+_SCHEMA_REF = "#/components/schemas/"
 # start of the name of a response, by status
 _STATUS_NAMES = {
     **{status: status.phrase.title().replace(" ", "").replace("-", "") for status in HTTPStatus},
@@ -49,10 +50,11 @@ _USUAL_CODES: Mapping[int, frozenset[ErrorCode]] = {
 
 
 class SharedResponses:
-    """The error responses of the document, by name."""
+    """The error responses of the document and the schemas of their bodies, by name."""
 
     def __init__(self) -> None:
         self.responses: JsonObject = {}
+        self.schemas: JsonObject = {}
 
     def add(
         self, status: int, codes: Iterable[ErrorCode], headers: JsonObject, *, prefix: str = ""
@@ -64,7 +66,13 @@ class SharedResponses:
         """
         sorted_codes = [code for code in ERROR_SPECS if code in set(codes)]
         name = prefix + _name_response(status, sorted_codes)
-        response = {**_describe_response(sorted_codes), "headers": headers}
+        schema_name = f"{name}Error"
+        response = {
+            "description": _list_codes(sorted_codes),
+            "headers": headers,
+            "content": {"application/json": {"schema": {"$ref": _SCHEMA_REF + schema_name}}},
+        }
+        self.schemas[schema_name] = _describe_body(sorted_codes)
         existing = self.responses.setdefault(name, response)
         if {**existing, "content": None} != {**response, "content": None}:
             raise ValueError(f"two error responses have the name {name}")
@@ -89,13 +97,17 @@ def _name_response(status: int, codes: list[ErrorCode]) -> str:
     return name + "Or".join(word.removesuffix(name) or word for word in words)
 
 
-def _describe_response(codes: list[ErrorCode]) -> JsonObject:
+def _list_codes(codes: list[ErrorCode]) -> str:
     # one line: generators repeat it at every operation
-    listed = ", ".join(f"`{code}`{_format_profile_note(code)}" for code in codes)
+    return "Errors: " + ", ".join(f"`{code}`{_format_profile_note(code)}" for code in codes) + "."
+
+
+def _describe_body(codes: list[ErrorCode]) -> JsonObject:
+    """Return a schema with a name of its own: one type in a generated client, not many."""
     code_schema = {"properties": {"code": {"enum": [str(code) for code in codes]}}}
     return {
-        "description": f"Errors: {listed}.",
-        "content": {"application/json": {"schema": {"allOf": [{"$ref": ERROR_REF}, code_schema]}}},
+        "description": "Body of an error response.",
+        "allOf": [{"$ref": ERROR_REF}, code_schema],
     }
 
 

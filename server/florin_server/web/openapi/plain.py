@@ -9,11 +9,11 @@ from grpc_rest_gateway.openapi import build_stream_responses
 
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.payments.payment import PaymentStatus
-from florin_server.domain.versions import PREVIEW_VERSIONS, PUBLISHED_VERSIONS, STABLE_VERSIONS
+from florin_server.domain.versions import PREVIEW_VERSIONS, STABLE_VERSIONS
 from florin_server.web.headers import GATEWAY_SETTINGS
 from florin_server.web.openapi.error_responses import SharedResponses
 from florin_server.web.openapi.examples import PAYMENT_ID
-from florin_server.web.openapi.headers import describe_plain_headers
+from florin_server.web.openapi.headers import VERSION_REF, describe_plain_headers
 from florin_server.web.openapi.refusals import TRANSPORT
 
 JsonObject = dict[str, Any]
@@ -54,7 +54,7 @@ _VERSION_IN_PATH = {
     "in": "path",
     "required": True,
     "description": "A published version.",
-    "schema": {"type": "string", "enum": list(PUBLISHED_VERSIONS)},
+    "schema": VERSION_REF,
     "example": STABLE_VERSIONS[-1],
 }
 _PAYMENT_IN_PATH = {
