@@ -29,7 +29,7 @@ SCHEMAS = set(DOCUMENT["components"]["schemas"])
 # what each program prints after it created, read and cancelled a payment, and was refused
 COLLECTION = ROOT / "docs/reference/florin.postman_collection.json"
 RESULT = ["https://shop.example/ok", "cancelled", "payment_not_succeeded"]
-WARNING = re.compile(r"warn|unable|skipp|error", re.IGNORECASE)
+WARNING = re.compile(r"warn|unable|skip|error", re.IGNORECASE)
 
 
 @pytest.fixture
