@@ -65,6 +65,5 @@ async def test_payments_come_first_and_texts_are_readable(browser, desk, scheme)
         assert low == {}
         dark = await page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
         assert (dark == "rgb(28, 32, 34)") is (scheme == "dark")
-        await page.screenshot(path=f"/tmp/gen8/docs-{scheme}.png")
         # Swagger UI tries one style of its own, which the page's policy blocks
         visitor.complaints[:] = [text for text in visitor.complaints if "inline style" not in text]
