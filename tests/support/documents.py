@@ -25,6 +25,7 @@ DOCUMENTS = (
         f"docs/{name}.md"
         for name in (
             *(
+                "first-payment",
                 "payments",
                 "checkout",
                 "webhooks",
@@ -66,6 +67,7 @@ DOCUMENTS = (
             *("decisions", "testing", "glossary"),
         )
     ),
+    "CODE_OF_CONDUCT.md",
     "SECURITY.md",
     "CONTRIBUTING.md",
 )

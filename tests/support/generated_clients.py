@@ -13,9 +13,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from florin_server.web.openapi import DOCUMENT_PATH
+
 from tests.support import npm, pip
 from tests.support.typescript_client import skip_or_fail
 
+DOCUMENT_FILE = DOCUMENT_PATH
 _NPM_FOLDER = Path(__file__).with_name("generators_npm")
 _NPM_HOME = npm.BUILD / "generators"
 _LOCK = Path(__file__).with_name("generators_python") / "requirements.lock"

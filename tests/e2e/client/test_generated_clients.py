@@ -9,17 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from florin_server.web.openapi import DOCUMENT_PATH
 
 from tests.support import generated_clients
 from tests.support.documents import ROOT
-from tests.support.generated_clients import prepare_node, prepare_python, run_python, run_tool
+from tests.support.generated_clients import (
+    DOCUMENT_FILE,
+    prepare_node,
+    prepare_python,
+    run_python,
+    run_tool,
+)
 
 # installs the generators from npm and PyPI
 pytestmark = pytest.mark.slow
 
 PROGRAMS = Path(generated_clients.__file__).with_name("generated_programs")
-DOCUMENT: dict[str, Any] = json.loads(DOCUMENT_PATH.read_text())
+DOCUMENT: dict[str, Any] = json.loads(DOCUMENT_FILE.read_text())
 OPERATION_IDS = {
     operation["operationId"]
     for operations in DOCUMENT["paths"].values()
@@ -34,7 +39,7 @@ WARNING = re.compile(r"warn|unable|skip|error", re.IGNORECASE)
 
 @pytest.fixture
 def folder(tmp_path):
-    shutil.copy(DOCUMENT_PATH, tmp_path / "openapi.json")
+    shutil.copy(DOCUMENT_FILE, tmp_path / "openapi.json")
     return tmp_path
 
 
