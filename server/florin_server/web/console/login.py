@@ -17,18 +17,18 @@ from florin_server.domain.errors import ApiError
 from florin_server.web.console import hosts
 from florin_server.web.console.fields import read_form
 from florin_server.web.console.hosts import HostKind
-from florin_server.web.console.session import TICKET_S
-from florin_server.web.console.site import (
-    LOGIN,
-    ROOT,
-    Console,
-    ConsoleRequest,
-    describe_refusal,
-    parse_return_path,
-    redirect,
+from florin_server.web.console.languages import (
+    build_language_cookie,
+    find_chosen_language,
+    get_texts,
 )
+from florin_server.web.console.paths import LOGIN, ROOT, parse_return_path, redirect
+from florin_server.web.console.refusals import describe_refusal
+from florin_server.web.console.session import TICKET_S
+from florin_server.web.console.site import Console, ConsoleRequest
 from florin_server.web.forms import is_same_origin_form, is_same_site_link
 from florin_server.web.handlers import Routes, build_read_routes
+from florin_server.web.language import PARAMETER
 from florin_server.web.refusal import to_refused_error
 
 LOGOUT = f"{ROOT}/logout"
@@ -41,6 +41,8 @@ def build_routes(console: Console) -> Routes:
 
     async def show(request: PlainRequest) -> PlainResponse:
         console.check_request(request)
+        if switch := console.switch_language(request):
+            return switch
         back = parse_return_path(dict(request.query).get("back", ""))
         if await console.find_session(request):
             return redirect(back)
@@ -55,13 +57,13 @@ def build_routes(console: Console) -> Routes:
         form = read_form(request)
         back = parse_return_path(form.text("back"))
         if not is_same_origin_form(request):
-            return console.render_sign_in(request, back, 403, "Another site sent this form.")
+            problem = get_texts(request).plain("fault.foreign_form")
+            return console.render_sign_in(request, back, 403, problem)
         try:
             holder, live = await console.verify_secret(form.text("secret"), request)
         except RefusedError as refused:
-            answer = console.render_sign_in(
-                request, back, refused.status, describe_refusal(refused)
-            )
+            problem = describe_refusal(refused, get_texts(request))
+            answer = console.render_sign_in(request, back, refused.status, problem)
             return replace(answer, headers=(*answer.headers, *refused.headers))
         if place is HostKind.TLS:
             session = console.sessions.start(holder, hosts.get_host_name(request), live=live)
@@ -69,7 +71,7 @@ def build_routes(console: Console) -> Routes:
         # chosen now, so that a site that links to the sign-in cannot know it
         host = hosts.create_host_name(console.app.randbytes)
         session = console.sessions.start(holder, host, live=live)
-        query = urlencode({"ticket": console.sessions.create_ticket(session), "back": back})
+        query = _build_enter_query(request, console.sessions.create_ticket(session), back)
         return redirect(f"{hosts.build_origin(host, request)}{ENTER}?{query}")
 
     async def enter(request: PlainRequest) -> PlainResponse:
@@ -91,6 +93,12 @@ def build_routes(console: Console) -> Routes:
     }
 
 
+def _build_enter_query(request: PlainRequest, ticket: str, back: str) -> str:
+    """Return the query that takes a session and the chosen language to the session's host."""
+    values = {"ticket": ticket, "back": back, PARAMETER: find_chosen_language(request)}
+    return urlencode({name: value for name, value in values.items() if value})
+
+
 async def _enter_session(console: Console, request: PlainRequest) -> PlainResponse:
     console.check_request(request)
     query = dict(request.query)
@@ -103,4 +111,7 @@ async def _enter_session(console: Console, request: PlainRequest) -> PlainRespon
             return console.redirect_to_sign_in(request, back)
     except ApiError as down:
         raise to_refused_error(down) from down
-    return redirect(back, console.sessions.build_session_cookie(session, request))
+    # the choice made at the sign-in, whose host has other cookies
+    language = find_chosen_language(request)
+    chosen = (build_language_cookie(language, secure=False),) if language else ()
+    return redirect(back, console.sessions.build_session_cookie(session, request), *chosen)

@@ -45,8 +45,9 @@ from florin_server.web.console.operator import (
     status,
 )
 from florin_server.web.console.operator import webhooks as all_webhooks
+from florin_server.web.console.paths import ROOT
 from florin_server.web.console.session import ConsoleSession, SessionManager
-from florin_server.web.console.site import ROOT, Console, PageHandler
+from florin_server.web.console.site import Console, PageHandler
 from florin_server.web.handlers import Routes, build_read_routes
 
 
@@ -174,34 +175,36 @@ _MERCHANT_GROUPS = (
     NavGroup(
         "",
         (
-            NavLink(ROOT, "Overview", "home"),
-            NavLink(own_payments.PATH, "Payments", "list"),
-            NavLink(create.PATH, "New payment", "link"),
-            NavLink(merchants.PATH, "Merchants", "shop"),
+            NavLink(ROOT, "nav.overview", "home"),
+            NavLink(own_payments.PATH, "nav.payments", "list"),
+            NavLink(create.PATH, "nav.new_payment", "link"),
+            NavLink(merchants.PATH, "nav.merchants", "shop"),
         ),
     ),
-    NavGroup("Money", (NavLink(balances.PATH, "Balances", "book"),)),
+    NavGroup("nav.money", (NavLink(balances.PATH, "nav.balances", "book"),)),
     NavGroup(
-        "Developers",
-        (NavLink(webhooks.PATH, "Webhooks", "hook"), NavLink(keys.PATH, "API keys", "key")),
+        "nav.developers",
+        (NavLink(webhooks.PATH, "nav.webhooks", "hook"), NavLink(keys.PATH, "nav.keys", "key")),
     ),
 )
 _OPERATOR_GROUPS = (
-    NavGroup("", (NavLink(ROOT, "Status", "pulse"), NavLink(payments.PATH, "Payments", "list"))),
     NavGroup(
-        "Money",
+        "", (NavLink(ROOT, "nav.status", "pulse"), NavLink(payments.PATH, "nav.payments", "list"))
+    ),
+    NavGroup(
+        "nav.money",
         (
-            NavLink(payouts.PATH, "Payouts", "payout"),
-            NavLink(held.PATH, "Held money", "hold"),
-            NavLink(books.PATH, "Books", "book"),
+            NavLink(payouts.PATH, "nav.payouts", "payout"),
+            NavLink(held.PATH, "nav.held", "hold"),
+            NavLink(books.PATH, "nav.books", "book"),
         ),
     ),
     NavGroup(
-        "System",
+        "nav.system",
         (
-            NavLink(quarantine.PATH, "Quarantine", "alert"),
-            NavLink(accounts.PATH, "Accounts and keys", "key"),
-            NavLink(all_webhooks.PATH, "Webhooks", "hook"),
+            NavLink(quarantine.PATH, "nav.quarantine", "alert"),
+            NavLink(accounts.PATH, "nav.accounts", "key"),
+            NavLink(all_webhooks.PATH, "nav.webhooks", "hook"),
         ),
     ),
 )
@@ -229,7 +232,6 @@ def build_merchant_routes(
 
     config = ConsoleConfig(
         name="merchant",
-        credential_name="an API key",
         groups=_MERCHANT_GROUPS,
         verify_secret=verify_secret,
         build_metadata=lambda session: (("api-key", session.holder),),
@@ -284,7 +286,6 @@ def build_operator_routes(
 
     config = ConsoleConfig(
         name="operator",
-        credential_name="the operator's token",
         groups=_OPERATOR_GROUPS,
         verify_secret=verify_secret,
         build_metadata=credential,

@@ -9,8 +9,8 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, Protocol
+from urllib.parse import urlencode
 
 from google.protobuf.message import Message
 from grpc_rest_gateway.errors import RefusedError
@@ -34,6 +34,15 @@ from florin_server.web.console.confirmation import (
 )
 from florin_server.web.console.fields import FormValues, read_form
 from florin_server.web.console.hosts import HostKind
+from florin_server.web.console.languages import (
+    build_menu_links,
+    find_chosen_language,
+    get_texts,
+    load_script_texts,
+    switch_language,
+)
+from florin_server.web.console.paths import HEADERS, LOGIN, ROOT, get_request_path, redirect
+from florin_server.web.console.refusals import ConsoleError, describe_refusal
 from florin_server.web.console.session import (
     LIFE_S,
     ConsoleSession,
@@ -43,28 +52,19 @@ from florin_server.web.console.session import (
 from florin_server.web.console.view import Formatter
 from florin_server.web.forms import is_same_origin_form
 from florin_server.web.handlers import READ_METHODS
-from florin_server.web.language import get_translations
+from florin_server.web.language import PARAMETER, Translations
 from florin_server.web.refusal import check_page_rate, to_refused_error
-from florin_server.web.render import build_security_headers, render_page
+from florin_server.web.render import render_page
 
 
 class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
 
 
-ROOT: Final = "/console"
-LOGIN: Final = f"{ROOT}/login"
 _UNAUTHENTICATED = 401
 _SECRET_CHARS = 512
 # the field of the form that asks for the key again; never shown back
 _REAUTH_FIELD = "secret_again"
-# the referrer policy makes browsers send an origin with forms, which are checked against it
-_HEADERS = (
-    *((name, value) for name, value in build_security_headers() if name != b"referrer-policy"),
-    (b"referrer-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
-_TEXTS = get_translations("en", "site")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +84,16 @@ class ConsoleRequest:
     def query(self) -> Mapping[str, str]:
         """Return the query parameters; of a repeated one, the last value."""
         return dict(self.request.query)
+
+    @property
+    def texts(self) -> Translations:
+        """Return the messages in the language of the reader."""
+        return get_texts(self.request)
+
+    @property
+    def formatter(self) -> Formatter:
+        """Return the formats in the language of the reader."""
+        return Formatter(self.console.app, self.texts)
 
     async def call(self, name: str, request: Message, *, merchant: str = "", key: str = "") -> Any:
         """Return the answer of an RPC; RefusedError if it is refused.
@@ -131,13 +141,14 @@ class Console:
         self.config = config
         self.rpc_client = rpc_client
         self.sessions = sessions
-        self.formatter = Formatter(app)
 
     def wrap_read(self, handler: PageHandler) -> PlainHandler:
         """Return the handler of a page; without a session it redirects to the sign-in and back."""
 
         async def answer(request: PlainRequest) -> PlainResponse | PlainEvents:
             self._check_host(request)
+            if switch := self.switch_language(request):
+                return switch
             session = await self.find_session(request)
             if session is None:
                 return self._redirect_and_return(request)
@@ -191,7 +202,9 @@ class Console:
                 return self.redirect_to_sign_in(request, ROOT)
             console_request = ConsoleRequest(self, request, session)
             if not is_same_origin_form(request):
-                return self.render_error(console_request, 403, "Another site sent this form.")
+                return self.render_error(
+                    console_request, 403, console_request.texts.plain("fault.foreign_form")
+                )
             return await self._run_handler(
                 console_request,
                 self._wrap_form_checks(handler, deduplicate, needs_fresh_sign_in, confirm),
@@ -234,7 +247,7 @@ class Console:
             form = read_form(console_request.request)
             if not self.sessions.is_csrf_token(console_request.session, form.text("csrf")):
                 return self.render_error(
-                    console_request, 403, "This form belongs to another session. Reload the page."
+                    console_request, 403, console_request.texts.plain("fault.foreign_session")
                 )
             console_request = replace(console_request, form=form)
             if needs_fresh_sign_in and not self.sessions.is_fresh(console_request.session):
@@ -266,9 +279,9 @@ class Console:
         asked_before = bool(form.text(CODE_FIELD))
         problem = ""
         if asked_before and question.typed and not self._is_typed(console_request, question):
-            problem = "This is not the name. Nothing has changed."
+            problem = console_request.texts.plain("confirm.wrong_name")
         elif asked_before:
-            problem = "Something has changed since you were asked. Check it again."
+            problem = console_request.texts.plain("confirm.changed")
         fields = [
             (name, value)
             for name, values in form.values.items()
@@ -297,12 +310,12 @@ class Console:
             holder_and_mode = await self.verify_secret(secret, request)
         except RefusedError as refused:
             answer = self._render_reauthentication(
-                console_request, refused.status, describe_refusal(refused)
+                console_request, refused.status, describe_refusal(refused, console_request.texts)
             )
             return replace(answer, headers=(*answer.headers, *refused.headers))
         if holder_and_mode != (session.holder, session.live):
             return self._render_reauthentication(
-                console_request, 403, "Enter the key that you signed in with."
+                console_request, 403, console_request.texts.plain("reauthenticate.other_key")
             )
         proved = self.sessions.mark_verified(session)
         done = await self._run_handler(replace(console_request, session=proved), handler)
@@ -324,7 +337,7 @@ class Console:
         ]
         return console_request.render_page(
             "reauthenticate",
-            "Sign in again",
+            console_request.texts.plain("reauthenticate.title"),
             status,
             fields=fields,
             problem=problem,
@@ -337,7 +350,7 @@ class Console:
         form_id = console_request.form.text("form")
         if not self.sessions.claim_form(console_request.session, form_id):
             return self.render_error(
-                console_request, 409, "This form was already sent. Check its result."
+                console_request, 409, console_request.texts.plain("fault.sent_again")
             )
         try:
             return await handler(console_request)
@@ -366,18 +379,22 @@ class Console:
                 console_request.request, self.sessions.build_removal_cookie(console_request.request)
             )
         request_id = next((str(v) for name, v in error.metadata if name == "request-id"), "")
-        answer = self.render_error(
-            console_request, error.status, describe_refusal(error), request_id
-        )
+        text = describe_refusal(error, console_request.texts)
+        answer = self.render_error(console_request, error.status, text, request_id)
         return replace(answer, headers=(*answer.headers, *error.headers))
 
     def render_error(
         self, console_request: ConsoleRequest, status: int, message: str, request_id: str = ""
     ) -> PlainResponse:
         """Return a page that says what went wrong; the log has the request's id."""
-        title = "Not allowed" if status == 403 else "Request failed"
+        key = "error.not_allowed" if status == 403 else "error.failed"
         return console_request.render_page(
-            "error", title, status, message=message, request_id=request_id
+            "error",
+            console_request.texts.plain(key),
+            status,
+            sign="lock" if status == 403 else "alert",
+            message=message,
+            request_id=request_id,
         )
 
     def render_page(
@@ -390,10 +407,9 @@ class Console:
     ) -> PlainResponse:
         """Return a page within a session."""
         common = {
+            **self._list_frame_values(console_request.request),
             "title": title,
-            "texts": _TEXTS,
-            "formatter": self.formatter,
-            "config": self.config,
+            "formatter": console_request.formatter,
             "session": console_request.session,
             "csrf": self.sessions.derive_csrf_token(console_request.session),
             "form_id": self.sessions.create_form_id,
@@ -411,11 +427,24 @@ class Console:
             "console/login.html",
             status,
             self._build_headers(request),
-            texts=_TEXTS,
-            config=self.config,
+            **self._list_frame_values(request),
             back=back,
             problem=problem,
         )
+
+    def _list_frame_values(self, request: PlainRequest) -> dict[str, Any]:
+        """Return the values of all pages, with a session and without."""
+        texts = get_texts(request)
+        return {
+            "texts": texts,
+            "script_texts": load_script_texts(texts.language),
+            "config": self.config,
+            **build_menu_links(request),
+        }
+
+    def switch_language(self, request: PlainRequest) -> PlainResponse | None:
+        """Return the redirect that stores a chosen language; None if the query names none."""
+        return switch_language(request, secure=self.classify_host(request) is HostKind.TLS)
 
     def classify_host(self, request: PlainRequest) -> HostKind:
         """Return the kind of host that a request addressed."""
@@ -429,9 +458,7 @@ class Console:
     async def verify_secret(self, secret: str, request: PlainRequest) -> tuple[str, bool]:
         """Return the holder of a secret and whether its data is live; RefusedError if wrong."""
         if not secret or len(secret) > _SECRET_CHARS or not secret.isascii():
-            raise RefusedError(
-                400, ErrorCode.INVALID_PARAMS, f"Enter {self.config.credential_name}."
-            )
+            raise ConsoleError(400, f"enter_secret.{self.config.name}")
         return await self.config.verify_secret(secret, request.peer)
 
     def make_wrong_host_error(self) -> RefusedError:
@@ -445,9 +472,13 @@ class Console:
         place = self.classify_host(request)
         if place is HostKind.REMOTE:
             raise self.make_wrong_host_error()
-        start = "" if place is HostKind.TLS else hosts.build_origin(hosts.ENTRY, request)
-        query = f"?{urlencode({'back': back})}" if back else ""
-        return redirect(f"{start}{LOGIN}{query}", *headers)
+        is_same_host = place is HostKind.TLS
+        start = "" if is_same_host else hosts.build_origin(hosts.ENTRY, request)
+        # the cookies of a session's own host end with it
+        language = "" if is_same_host else find_chosen_language(request)
+        values = {"back": back, PARAMETER: language}
+        query = urlencode({name: value for name, value in values.items() if value})
+        return redirect(f"{start}{LOGIN}{query and '?'}{query}", *headers)
 
     def _check_host(self, request: PlainRequest) -> None:
         place = self.classify_host(request)
@@ -462,39 +493,8 @@ class Console:
     def _build_headers(self, request: PlainRequest) -> tuple[HttpHeader, ...]:
         own = b"form-action 'self'"
         wider = own + hosts.get_form_sources(request, self.classify_host(request)).encode()
-        return tuple((name, value.replace(own, wider)) for name, value in _HEADERS)
+        return tuple((name, value.replace(own, wider)) for name, value in HEADERS)
 
     def _redirect_and_return(self, request: PlainRequest, *headers: HttpHeader) -> PlainResponse:
         back = get_request_path(request) if request.method in READ_METHODS else ROOT
         return self.redirect_to_sign_in(request, back, *headers)
-
-
-def redirect(path: str, *headers: HttpHeader) -> PlainResponse:
-    """Return a redirect to a path of this host or an address."""
-    return PlainResponse(
-        303, b"", "text/plain", ((b"location", path.encode()), *headers, *_HEADERS)
-    )
-
-
-def describe_refusal(error: RefusedError) -> str:
-    """Return the text of a refusal, with the problem of each field."""
-    if error.status == 403:
-        return f"{error.message}: your sign-in does not allow this."
-    issue_texts = [f"{issue.field} {issue.message}" for issue in error.issues]
-    return ". ".join(issue_texts or [error.message])
-
-
-def get_request_path(request: PlainRequest) -> str:
-    """Return the path of a request with its query."""
-    query = urlencode(list(request.query))
-    return f"{request.path}?{query}" if query else request.path
-
-
-def parse_return_path(text: str) -> str:
-    """Return the path to open after the sign-in: the text, if it is a path of the console."""
-    parts = urlsplit(text)
-    inside = parts.path == ROOT or parts.path.startswith(f"{ROOT}/")
-    plain = text.startswith("/") and not parts.netloc and text.isprintable() and "\\" not in text
-    if not (inside and plain) or parts.path == LOGIN:
-        return ROOT
-    return quote(text, safe="/?&=%:+,.-_~")

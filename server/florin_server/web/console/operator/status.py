@@ -11,7 +11,8 @@ from florin_server.domain.ledger.accounts import wallet
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import all_balances
-from florin_server.web.console.site import ROOT, ConsoleRequest
+from florin_server.web.console.paths import ROOT
+from florin_server.web.console.site import ConsoleRequest
 
 
 async def show(console_request: ConsoleRequest) -> PlainResponse:
@@ -26,9 +27,9 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     wallets = await all_balances(console_request, ledger_pb2.ACCOUNT_KIND_WALLET)
     return console_request.render_page(
         "operator/status",
-        "Status",
+        console_request.texts.plain("nav.status"),
         system=system,
-        alarms=list_alarms(console_request.console.formatter, system),
+        alarms=list_alarms(console_request.formatter, system),
         executors=senders.executors,
         coins={
             executor.id: _list_account_balances(wallets, executor.id)
@@ -45,16 +46,19 @@ async def confirm_pause(console_request: ConsoleRequest) -> ActionConfirmation:
         "OperatorService.ListExecutors", system_pb2.ListExecutorsRequest()
     )
     executors = [executor for executor in listed.executors if executor.id == executor_id]
+    texts = console_request.texts
     return ActionConfirmation(
-        title="Pause this executor?",
-        button="Pause executor",
+        title=texts.plain("executor.pause.ask"),
+        button=texts.plain("executor.pause.button"),
         back=ROOT,
         facts=(
-            ("Account", executor_id),
-            *(("Open transactions", str(executor.open_transactions)) for executor in executors),
+            (texts.plain("account"), executor_id),
+            *(
+                (texts.plain("executor.open"), str(executor.open_transactions))
+                for executor in executors
+            ),
         ),
-        warning="Confirmed payments and payouts wait until you resume it. Authorizations of "
-        "buyers can end meanwhile.",
+        warning=texts.plain("executor.pause.warning"),
     )
 
 
