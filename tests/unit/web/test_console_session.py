@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 from florin_server.base.clock import TestClock
-from florin_server.web.console.session import SessionManager
 from florin_server.web.console.paths import parse_return_path
+from florin_server.web.console.session import SessionManager
 from florin_server.web.forms import is_same_origin_form
 from grpc_rest_gateway.plain import PlainRequest
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final, NamedTuple, Protocol
-from unicodedata import east_asian_width
 
 from florin.v1 import (
     access_pb2,
@@ -59,7 +58,7 @@ ENUMS: Final[Mapping[str, Any]] = {
     "condition": condition_pb2.ConditionState,
     "merchant": account_pb2.MerchantStatus,
     "partner": partner_pb2.PartnerStatus,
-    "key": partner_pb2.ApiKeyKind,
+    "key_kind": partner_pb2.ApiKeyKind,
     "scope": access_pb2.KeyScope,
     "endpoint": webhook_pb2.WebhookEndpointStatus,
 }
@@ -82,9 +81,6 @@ _SHORT_CHARS: Final = 16
 _MONTH_S: Final = 30 * 86_400
 # the largest unit that fits: the seconds in it, and its message key
 _AGES: Final = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
-# half the width of a letter, in pixels, and the characters that are twice as wide
-_LETTER_WIDTH: Final = 7
-_WIDE: Final = frozenset("WF")
 _REFUND_ENDS = {"succeeded", "failed"}
 _PREFIXES: Final = {
     "payment": "PAYMENT_STATUS_",
@@ -98,7 +94,7 @@ _PREFIXES: Final = {
     "condition": "CONDITION_STATE_",
     "merchant": "MERCHANT_STATUS_",
     "partner": "PARTNER_STATUS_",
-    "key": "API_KEY_KIND_",
+    "key_kind": "API_KEY_KIND_",
     "scope": "KEY_SCOPE_",
     "endpoint": "WEBHOOK_ENDPOINT_STATUS_",
 }
@@ -280,11 +276,6 @@ class Formatter:
     def percent(self, value: float) -> str:
         """Return a share in percent, such as "12.5 %"."""
         return self.texts.plain("percent", number=self.decimal(value))
-
-    def width(self, text: str) -> int:
-        """Return about how many pixels a small text takes."""
-        wide = sum(east_asian_width(character) in _WIDE for character in text)
-        return _LETTER_WIDTH * (len(text) + wide)
 
     def time(self, at: Timestamp) -> str:
         """Return a point in time in UTC; empty if it is unset."""

@@ -1,0 +1,11 @@
+// The texts of scripts, in the language of the page.
+
+/** @type {Record<string, string>} */
+const texts = JSON.parse(document.getElementById("texts")?.textContent ?? "{}");
+// digits like those of the service, which writes all numbers with Western ones
+export const locale = `${document.documentElement.lang}-u-nu-latn`;
+
+/** Returns a text by its key, filled with values. @param {string} key @param {Record<string, string>} [values] */
+export function translate(key, values = {}) {
+  return (texts[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => values[name] ?? "");
+}
