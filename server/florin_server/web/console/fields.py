@@ -41,9 +41,9 @@ class FormValues:
 def read_form(request: PlainRequest) -> FormValues:
     """Return the fields of a body; ConsoleError if it is not a form."""
     if get_media_type(request) != FORM_TYPE:
-        raise ConsoleError(415, "no_form")
+        raise ConsoleError(415, "fault.no_form")
     if len(request.body) > FORM_BYTES_MAX:
-        raise ConsoleError(413, "large_form")
+        raise ConsoleError(413, "fault.large_form")
     return group_fields(parse_query(request.body))
 
 
@@ -62,9 +62,9 @@ def parse_timestamp(text: str) -> Timestamp | None:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise ConsoleError(400, "time", text=text[:_SHOWN_CHARS]) from None
+        raise ConsoleError(400, "fault.time", text=text[:_SHOWN_CHARS]) from None
     if at.tzinfo is not None:
-        raise ConsoleError(400, "time_zone", text=text[:_SHOWN_CHARS])
+        raise ConsoleError(400, "fault.time_zone", text=text[:_SHOWN_CHARS])
     return Timestamp(seconds=int(at.replace(tzinfo=UTC).timestamp()))
 
 
@@ -73,13 +73,13 @@ def parse_minor_units(text: str, decimals: int) -> str:
     try:
         amount = Decimal(text if len(text) <= _NUMBER_CHARS else "")
     except InvalidOperation:
-        raise ConsoleError(400, "amount") from None
+        raise ConsoleError(400, "fault.amount") from None
     if not amount.is_finite() or amount <= 0 or amount.adjusted() > _NUMBER_CHARS:
-        raise ConsoleError(400, "amount_zero")
+        raise ConsoleError(400, "fault.amount_zero")
     _, digits, exponent = amount.as_tuple()
     places = int(exponent) + decimals
     if places < 0 and any(digits[places:]):
-        raise ConsoleError(400, "amount_decimals", decimals=decimals)
+        raise ConsoleError(400, "fault.amount_decimals", decimals=decimals)
     total = int("".join(map(str, digits)))
     return str(total * 10**places if places >= 0 else total // 10**-places)
 
@@ -87,5 +87,5 @@ def parse_minor_units(text: str, decimals: int) -> str:
 def parse_choice(text: str, choices: Mapping[str, _T], name: str) -> _T:
     """Return the value of a choice; ConsoleError for an unknown one."""
     if text not in choices:
-        raise ConsoleError(400, "unknown_choice", field=name)
+        raise ConsoleError(400, "fault.unknown_choice", field=name)
     return choices[text]

@@ -77,7 +77,7 @@ class PaymentFilters:
         query = self.query
         cursor, reference = query.text("cursor"), query.text("reference")
         if reference and len(reference) < 3:
-            raise ConsoleError(400, "short_reference")
+            raise ConsoleError(400, "fault.short_reference")
         return listing_pb2.ListPaymentsRequest(
             start_ts=parse_timestamp(query.text("from")),
             end_ts=parse_timestamp(query.text("to")),

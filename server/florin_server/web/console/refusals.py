@@ -40,10 +40,10 @@ class ConsoleError(RefusedError):
     """A refusal by the console itself; `key` names its message, which `values` fill in."""
 
     def __init__(self, status: int, key: str, **values: object) -> None:
-        self.key = f"fault.{key}"
+        self.key = key
         self.values = values
         # for logs and programs
-        text = get_translations("en", NOUN).plain(self.key, **values)
+        text = get_translations("en", NOUN).plain(key, **values)
         super().__init__(status, ErrorCode.INVALID_PARAMS, text)
 
 

@@ -458,7 +458,7 @@ class Console:
     async def verify_secret(self, secret: str, request: PlainRequest) -> tuple[str, bool]:
         """Return the holder of a secret and whether its data is live; RefusedError if wrong."""
         if not secret or len(secret) > _SECRET_CHARS or not secret.isascii():
-            raise ConsoleError(400, f"enter_secret.{self.config.name}")
+            raise ConsoleError(400, f"fault.enter_secret.{self.config.name}")
         return await self.config.verify_secret(secret, request.peer)
 
     def make_wrong_host_error(self) -> RefusedError:

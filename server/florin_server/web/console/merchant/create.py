@@ -80,14 +80,14 @@ def _build_request(
 ) -> merchant_pb2.CreatePaymentRequest:
     unit = values["unit"]
     if unit not in _list_units(console_request):
-        raise ConsoleError(400, "unknown_choice", field="unit")
+        raise ConsoleError(400, "fault.unknown_choice", field="unit")
     kind, _, name = unit.partition("/")
     for field in ("success_url", "error_url"):
         if values["success_url"] or values["error_url"]:
             try:
                 to_ascii_url(values[field])
             except UrlError as error:
-                raise ConsoleError(400, f"url.{field}", problem=error) from error
+                raise ConsoleError(400, f"fault.url.{field}", problem=error) from error
     asset = console_request.console.app.find_asset(name)
     decimals = CURRENCIES[name].decimals if kind == "iso4217" else asset.decimals if asset else 0
     return merchant_pb2.CreatePaymentRequest(
@@ -109,5 +109,5 @@ def _parse_expiry(console_request: ConsoleRequest, minutes: str) -> int | None:
     if not minutes:
         return None
     if not (minutes.isascii() and minutes.isdecimal() and len(minutes) <= _MINUTES_DIGITS):
-        raise ConsoleError(400, "minutes")
+        raise ConsoleError(400, "fault.minutes")
     return console_request.console.app.clock.now_us() // 1_000_000 + 60 * int(minutes)

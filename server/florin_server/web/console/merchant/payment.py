@@ -25,7 +25,7 @@ from florin_server.web.console.view import Formatter
 from florin_server.web.payments.qr import render_code
 
 PATH = "/console/merchants/{merchant_id}/payments/{payment_id}"
-_OUTCOMES = {
+OUTCOMES = {
     name.removeprefix("SIMULATED_OUTCOME_").lower(): number
     for name, number in account_pb2.SimulatedOutcome.items()
     if number
@@ -56,7 +56,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         if payment.is_final
         else render_code(payment.gateway_url, console_request.texts.plain("payment.code")),
         pills=list_payment_pills(console_request.texts),
-        outcomes=_OUTCOMES,
+        outcomes=OUTCOMES,
         rest=_find_refundable(payment),
         can_cancel=payment.status == payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION,
         can_simulate=not payment.live and not payment.is_final,
@@ -206,7 +206,7 @@ async def simulate(console_request: ConsoleRequest) -> PlainResponse:
     """Set the outcome of a test payment."""
     request = account_pb2.SimulatePaymentRequest(
         payment_id=console_request.get_path_variable("payment_id"),
-        outcome=parse_choice(console_request.form.text("outcome"), _OUTCOMES, "outcome"),
+        outcome=parse_choice(console_request.form.text("outcome"), OUTCOMES, "outcome"),
     )
     return await _call_and_redirect(console_request, "AdminService.SimulatePayment", request)
 

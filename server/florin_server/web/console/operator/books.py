@@ -161,9 +161,9 @@ def list_accounts(
     kind, search, asset = (query.text(name) for name in ("kind", "account", "asset"))
     page = query.text("page") or "1"
     if kind not in _GROUPED_KINDS:
-        raise ConsoleError(400, "unknown_choice", field="kind")
+        raise ConsoleError(400, "fault.unknown_choice", field="kind")
     if not (page.isascii() and page.isdecimal() and int(page[:9]) > 0):
-        raise ConsoleError(400, "page_number")
+        raise ConsoleError(400, "fault.page_number")
     lines = [
         BalanceLine(ledger_balance.account, ledger_balance.asset, ledger_balance.amount)
         for ledger_balance in balances

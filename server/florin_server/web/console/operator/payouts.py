@@ -118,7 +118,7 @@ def _parse_amount(console_request: ConsoleRequest) -> tuple[Asset, str]:
     form = console_request.form
     asset = console_request.console.app.find_asset(form.text("asset"))
     if asset is None:
-        raise ConsoleError(400, "unknown_choice", field="asset")
+        raise ConsoleError(400, "fault.unknown_choice", field="asset")
     amount = form.text("amount")
     return asset, parse_minor_units(amount, asset.decimals) if amount else ""
 
