@@ -249,6 +249,23 @@ def _lists(word: str, texts: Translations) -> dict:
     return {"filters": filters, "choices": choices, "path": "/console/payments", **controls}
 
 
+def _books(word: str) -> dict:
+    return {
+        "groups": [
+            LedgerGroup(
+                LedgerAccountKind.WALLET,
+                [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
+                [BalanceLine("", word, word)],
+            )
+        ],
+        "listed": LedgerAccountList(
+            word, word, word, 1, [BalanceLine(word, word, word)], word, word
+        ),
+        "kinds": (word,),
+        "checked": filled(ledger_pb2.CheckLedgerResponse(), word),
+    }
+
+
 def operators(word: str, texts: Translations = TEXTS) -> dict[str, dict]:
     """Return the values of the operator's pages."""
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
@@ -293,20 +310,7 @@ def operators(word: str, texts: Translations = TEXTS) -> dict[str, dict]:
             "items": filled(quarantine_pb2.ListQuarantinedItemsResponse(), word).items,
             "everything": True,
         },
-        "operator/books": {
-            "groups": [
-                LedgerGroup(
-                    LedgerAccountKind.WALLET,
-                    [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
-                    [BalanceLine("", word, word)],
-                )
-            ],
-            "listed": LedgerAccountList(
-                word, word, word, 1, [BalanceLine(word, word, word)], word, word
-            ),
-            "kinds": (word,),
-            "checked": filled(ledger_pb2.CheckLedgerResponse(), word),
-        },
+        "operator/books": _books(word),
         "operator/accounts": {
             "partners": partners,
             "keys": filled(partner_pb2.ListApiKeysResponse(), word).keys,

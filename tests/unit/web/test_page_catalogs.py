@@ -158,7 +158,7 @@ def list_console_keys() -> set[Key]:
     files = Path(console_views.__file__).parent.rglob("*.py")
     code = "\n".join(file.read_text() for file in files)
     call = r'(?:plain|count|ConsoleError)\(\s*(?:\d+, )?"([\w.]+)"(?: if [^,]*? else "([\w.]+)")?'
-    keys = {key for found in re.findall(call, code) for key in found if key}
+    keys = {key for keys_of_call in re.findall(call, code) for key in keys_of_call if key}
     # keys in tables, and those that a function is given; each has a dot
     keys |= messages.intersection(re.findall(r'"(\w+\.[\w.]+)"', code))
     # a function is given the beginning of the keys of a question
@@ -341,5 +341,5 @@ def test_console_template_has_no_untranslated_text(file):
         ('{% call empty("search", "Nothing") %}{% endcall %}', "Nothing"),
     ],
 )
-def test_untranslated_text_of_a_template_is_found(template, text):
+def test_untranslated_text_of_a_template_fails_the_check(template, text):
     assert text in find_literals(template)
