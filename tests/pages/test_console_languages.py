@@ -96,7 +96,7 @@ async def test_forms_and_errors_have_the_language_of_the_page(desk, person):
     form = await person.hidden("/console/payments/new", "/console/payments/new")
     values = {"merchant": tenant.merchant.id, "unit": "iso4217/USD", "amount": "x"}
     refused = await person.send("/console/payments/new", {**form, **values})
-    assert "Geben Sie den Betrag als Zahl mit Punkt ein" in refused.text
+    assert "Zahl mit Punkt ein" in refused.text
     missing = await person.get(f"{page}x")
     assert (missing.status, "Zahlung nicht gefunden" in missing.text) == (404, True)
     # the API's own words stay English, and say so
@@ -160,8 +160,10 @@ async def test_language_menu_switches_and_lasts_while_navigating(desk, browser):
         await expect(page.get_by_role("heading", name="Übersicht", exact=True)).to_be_visible()
         await page.get_by_role("link", name="Zahlungen", exact=True).click()
         await expect(page.get_by_role("heading", name="Zahlungen", exact=True)).to_be_visible()
-        # scripts write ages in the language too
-        await expect(page.locator("td time.ago").first).to_have_text(re.compile("^(jetzt|vor )"))
+        # scripts write ages in the language too, without "ago"
+        await expect(page.locator("td time.ago").first).to_have_text(
+            re.compile(r"^jetzt$|\d+\s(s|min)$")
+        )
         wide = await page.evaluate(
             "[...document.querySelectorAll('.scroll')]"
             ".filter(box => box.scrollWidth > box.clientWidth).length"
