@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 
 from tools.reference import postings
@@ -21,8 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "docs" / "reference"
 
 
+@cache
 def render_documents() -> Mapping[str, str]:
-    """Return every reference by file name."""
+    """Return every reference by file name; the code does not change while a process runs."""
     image = _build_image()
     return {
         "commands.md": render_commands(),

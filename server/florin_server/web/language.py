@@ -92,7 +92,7 @@ class Translations:
         direction = _get_locale(language).text_direction
         return cls(language, noun, texts, escaped, _compile(catalog), direction)
 
-    def say(self, key: str, **values: object) -> Markup:
+    def say(self, key: str, /, **values: object) -> Markup:
         """Return a text as markup; its values are escaped, each isolated from what is around it."""
         text = self.escaped[key]
         if not values:
@@ -101,7 +101,7 @@ class Translations:
         # all of it is escaped by now: markup's own way to format would do that again
         return Markup(str.format(text, **isolated))  # noqa: S704  (escaped)
 
-    def plain(self, key: str, **values: object) -> str:
+    def plain(self, key: str, /, **values: object) -> str:
         """Return a text without markup, for titles and attributes."""
         return self.texts[key].format(**values)
 

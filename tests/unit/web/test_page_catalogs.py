@@ -15,20 +15,25 @@ from pathlib import Path
 import pytest
 from babel.messages.catalog import Catalog, Message
 from babel.messages.plurals import get_plural
+from florin_server.domain.audit import AuditAction
 from florin_server.domain.capture.buyer_data import BuyerDataFault
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.payments.payment import PaymentStatus, RefundStatus
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.domain.quarantine import QuarantinedItemKind
+from florin_server.domain.reports.assets import ReportAsset
+from florin_server.domain.reports.statement import AssetStatement
+from florin_server.features.reports.service import statement as statements
 from florin_server.money.payments.service.panel import OUTCOMES
 from florin_server.money.payments.service.ways import NetworkFee
 from florin_server.web import error_pages, language, render
 from florin_server.web.assets import FOLDER as STATIC
 from florin_server.web.capture import page as capture
+from florin_server.web.console import audit_words
 from florin_server.web.console import view as console_views
 from florin_server.web.console.list_controls import NAMED_CHIPS, TABS
-from florin_server.web.console.merchant import payment
+from florin_server.web.console.merchant import branding, payment
 from florin_server.web.console.operator import payouts
 from florin_server.web.console.operator.books import GROUPS
 from florin_server.web.console.operator.held import VERDICTS
@@ -53,8 +58,8 @@ CONTEXTS = {
     "console/operator": "console",
 }
 CATALOGS = ("florin", "console")
-# a name, a format of files, the beginning of an address
-UNTRANSLATED = {"Florin", "CSV", "https://"}
+# a name, a format of files, the beginning of an address, a color
+UNTRANSLATED = {"Florin", "CSV", "https://", "#3c4bd3"}
 VISIBLE_ATTRIBUTES = {"title", "aria-label", "placeholder", "alt", "label", "aria-description"}
 SHARED = "site"
 LINE = re.compile(r'|#.*|((msgctxt|msgid|msgid_plural|msgstr(\[\d\])?) )?"([^"\\]|\\.)*"')
@@ -169,6 +174,14 @@ def list_console_keys() -> set[Key]:
     return {("console", key) for key in keys}
 
 
+def list_statement_lines() -> Iterator[statements.StatementLine]:
+    """The lines that a section of a statement can have, in this order."""
+    asset = ReportAsset("eip155:1/erc20:0xa", "USDC", "Base", 6)
+    sums = AssetStatement(asset.id, held_opening=1)
+    section = statements._build_section(asset, sums)  # noqa: SLF001
+    yield from section.lines
+
+
 def list_computed_console_keys() -> set[Key]:
     """The messages of the consoles whose keys code or templates put together."""
     causes = {*PaymentStateEvent, "created", "operator_decided"}
@@ -190,6 +203,15 @@ def list_computed_console_keys() -> set[Key]:
         *(f"tab.{tab}" for tab in TABS),
         *(f"chip.{chip}" for chip in NAMED_CHIPS),
         *(f"books.{kind}" for kind in GROUPS),
+        *(f"audit.did.{action}" for action in AuditAction),
+        *(f"audit.object.{name}" for name in audit_words.OBJECTS),
+        *(f"audit.chip.{name}" for name in ("action", "actor", "object")),
+        *(f"branding.{field}" for field in branding.FIELDS),
+        *(f"branding.adjusted_{scheme}" for scheme in ("light", "dark")),
+        *(f"notes.hint.{name}" for name in ("merchant", "operator")),
+        *(f"fault.statement_{field}" for field in ("month", "zone")),
+        *(f"health.{items}_left" for items in ("payments", "payouts")),
+        *(f"statement.line.{line.key}" for line in list_statement_lines()),
         *(f"outcome.{outcome}" for outcome in payment.OUTCOMES),
         *(
             f"held.{verdict}.{part}"

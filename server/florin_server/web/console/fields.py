@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
@@ -36,6 +36,15 @@ class FormValues:
     def texts(self, name: str) -> list[str]:
         """Return all values that are not empty."""
         return [text.strip() for text in self.values.get(name, ()) if text.strip()]
+
+    def list_pairs(self, skipped: Container[str]) -> list[tuple[str, str]]:
+        """Return names and values as they were sent, without the skipped names."""
+        return [
+            (name, value)
+            for name, values in self.values.items()
+            if name not in skipped
+            for value in values
+        ]
 
 
 def read_form(request: PlainRequest) -> FormValues:

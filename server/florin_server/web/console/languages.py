@@ -64,12 +64,15 @@ def switch_language(request: PlainRequest, *, secure: bool) -> PlainResponse | N
     return redirect(get_request_path(replace(request, query=rest)), *headers)
 
 
-def build_menu_links(request: PlainRequest) -> dict[str, object]:
-    """Return the values of the language menu: this page, in other languages.
+def list_language_values(request: PlainRequest) -> dict[str, object]:
+    """Return the values of all pages that depend on the language, and those of its menu.
 
     The answer to a form has no address of its own, so that its page shows no menu.
     """
+    texts = get_texts(request)
     return {
+        "texts": texts,
+        "script_texts": load_script_texts(texts.language),
         "here": request.path,
         "return_query": urlencode(list(request.query)),
         "languages_shown": request.method in READ_METHODS,

@@ -23,8 +23,9 @@ from florin_server.web.console.languages import (
     get_texts,
 )
 from florin_server.web.console.paths import LOGIN, ROOT, parse_return_path, redirect
-from florin_server.web.console.refusals import describe_refusal
+from florin_server.web.console.refusals import ConsoleError, describe_refusal
 from florin_server.web.console.session import TICKET_S
+from florin_server.web.console.sign_ins import record_sign_in
 from florin_server.web.console.site import Console, ConsoleRequest
 from florin_server.web.forms import is_same_origin_form, is_same_site_link
 from florin_server.web.handlers import Routes, build_read_routes
@@ -40,15 +41,7 @@ def build_routes(console: Console) -> Routes:
     """Return the handlers by method and path."""
 
     async def show(request: PlainRequest) -> PlainResponse:
-        console.check_request(request)
-        if switch := console.switch_language(request):
-            return switch
-        back = parse_return_path(dict(request.query).get("back", ""))
-        if await console.find_session(request):
-            return redirect(back)
-        if console.classify_host(request) not in _SIGN_IN_HOSTS:
-            return console.redirect_to_sign_in(request, back)
-        return console.render_sign_in(request, back)
+        return await _show_sign_in(console, request)
 
     async def sign_in(request: PlainRequest) -> PlainResponse:
         console.check_request(request)
@@ -56,15 +49,15 @@ def build_routes(console: Console) -> Routes:
             raise console.make_wrong_host_error()
         form = read_form(request)
         back = parse_return_path(form.text("back"))
-        if not is_same_origin_form(request):
-            problem = get_texts(request).plain("fault.foreign_form")
-            return console.render_sign_in(request, back, 403, problem)
         try:
+            if not is_same_origin_form(request):
+                raise ConsoleError(403, "fault.foreign_form")
             holder, live = await console.verify_secret(form.text("secret"), request)
         except RefusedError as refused:
             problem = describe_refusal(refused, get_texts(request))
             answer = console.render_sign_in(request, back, refused.status, problem)
             return replace(answer, headers=(*answer.headers, *refused.headers))
+        await record_sign_in(console, request, holder, live=live)
         if place is HostKind.TLS:
             session = console.sessions.start(holder, hosts.get_host_name(request), live=live)
             return redirect(back, console.sessions.build_session_cookie(session, request))
@@ -78,7 +71,8 @@ def build_routes(console: Console) -> Routes:
         return await _enter_session(console, request)
 
     async def sign_out(console_request: ConsoleRequest) -> PlainResponse:
-        await console.end_session(console_request.session)
+        for session in console_request.session.list_all():
+            await console.end_session(session)
         return console.redirect_to_sign_in(
             console_request.request,
             "",
@@ -91,6 +85,18 @@ def build_routes(console: Console) -> Routes:
         ("GET", ENTER): enter,
         ("POST", LOGOUT): console.wrap_write(sign_out),
     }
+
+
+async def _show_sign_in(console: Console, request: PlainRequest) -> PlainResponse:
+    console.check_request(request)
+    if switch := console.switch_language(request):
+        return switch
+    back = parse_return_path(dict(request.query).get("back", ""))
+    if await console.find_session(request):
+        return redirect(back)
+    if console.classify_host(request) not in _SIGN_IN_HOSTS:
+        return console.redirect_to_sign_in(request, back)
+    return console.render_sign_in(request, back)
 
 
 def _build_enter_query(request: PlainRequest, ticket: str, back: str) -> str:

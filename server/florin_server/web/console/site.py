@@ -1,7 +1,6 @@
 """Checks that all pages of a console pass: sessions, the origin of forms, and errors.
 
-A refused RPC becomes a page with the reason and a link. A request whose session has ended is
-redirected to the sign-in page, and from there back.
+A refused RPC becomes a page with the reason; an ended session leads to the sign-in and back.
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
-from urllib.parse import urlencode
+from typing import Any
 
 from google.protobuf.message import Message
 from grpc_rest_gateway.errors import RefusedError
@@ -18,11 +16,7 @@ from grpc_rest_gateway.plain import PlainEvents, PlainHandler, PlainRequest, Pla
 from grpc_rest_gateway.rpc import MessageStream, Metadata
 
 from florin_server.accounts.service.sign_outs import end_session, has_ended
-from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.limits.context import LimitContext
-from florin_server.rails.context import ChainContext
-from florin_server.settings.context import SettingsContext
 from florin_server.web.console import hosts
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.config import ConsoleConfig
@@ -32,16 +26,24 @@ from florin_server.web.console.confirmation import (
     ActionConfirmation,
     Confirmer,
 )
+from florin_server.web.console.context import ConsoleContext
 from florin_server.web.console.fields import FormValues, read_form
 from florin_server.web.console.hosts import HostKind
 from florin_server.web.console.languages import (
-    build_menu_links,
     find_chosen_language,
     get_texts,
-    load_script_texts,
+    list_language_values,
     switch_language,
 )
-from florin_server.web.console.paths import HEADERS, LOGIN, ROOT, get_request_path, redirect
+from florin_server.web.console.paths import (
+    HEADERS,
+    ROOT,
+    SESSIONS,
+    build_sign_in_path,
+    get_request_path,
+    redirect,
+)
+from florin_server.web.console.reauthentication import REAUTH_FIELD, render_reauthentication
 from florin_server.web.console.refusals import ConsoleError, describe_refusal
 from florin_server.web.console.session import (
     LIFE_S,
@@ -49,32 +51,28 @@ from florin_server.web.console.session import (
     HttpHeader,
     SessionManager,
 )
+from florin_server.web.console.shell import EMPTY, Shell, parse_merchant
+from florin_server.web.console.undo import UndoOffer, build_undo_path, find_offer
 from florin_server.web.console.view import Formatter
 from florin_server.web.forms import is_same_origin_form
 from florin_server.web.handlers import READ_METHODS
-from florin_server.web.language import PARAMETER, Translations
+from florin_server.web.language import Translations
 from florin_server.web.refusal import check_page_rate, to_refused_error
 from florin_server.web.render import render_page
 
-
-class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
-    """The parts of the application that this module uses."""
-
-
 _UNAUTHENTICATED = 401
 _SECRET_CHARS = 512
-# the field of the form that asks for the key again; never shown back
-_REAUTH_FIELD = "secret_again"
 
 
 @dataclass(frozen=True, slots=True)
 class ConsoleRequest:
-    """A request within a session; `form` has the fields of a POST."""
+    """A request within a session; `form` has the fields of a POST, `shell` the page's frame."""
 
     console: Console
     request: PlainRequest
     session: ConsoleSession
     form: FormValues = field(default_factory=FormValues)
+    shell: Shell = EMPTY
 
     def get_path_variable(self, name: str) -> str:
         """Return a variable of the path."""
@@ -123,6 +121,11 @@ class ConsoleRequest:
         """Return a redirect to a page, the answer to a form that succeeded."""
         return redirect(path)
 
+    def redirect_with_undo(self, path: str, offer: UndoOffer) -> PlainResponse:
+        """Return a redirect to a page that offers to take the action back."""
+        now_us, sessions = self.console.app.clock.now_us(), self.console.sessions
+        return redirect(build_undo_path(sessions, self.session, now_us, path, offer))
+
 
 PageHandler = Callable[[ConsoleRequest], Awaitable[PlainResponse | PlainEvents]]
 
@@ -132,7 +135,7 @@ class Console:
 
     def __init__(
         self,
-        app: _Context,
+        app: ConsoleContext,
         config: ConsoleConfig,
         rpc_client: ConsoleRpcClient,
         sessions: SessionManager,
@@ -152,7 +155,7 @@ class Console:
             session = await self.find_session(request)
             if session is None:
                 return self._redirect_and_return(request)
-            console_request = ConsoleRequest(self, request, session)
+            console_request = await self._open_request(request, session)
             response = await self._run_handler(console_request, handler)
             if isinstance(response, PlainEvents):
                 return response
@@ -200,7 +203,7 @@ class Console:
                 if self.sessions.has_foreign_cookie(request):
                     raise self.make_wrong_host_error()
                 return self.redirect_to_sign_in(request, ROOT)
-            console_request = ConsoleRequest(self, request, session)
+            console_request = await self._open_request(request, session)
             if not is_same_origin_form(request):
                 return self.render_error(
                     console_request, 403, console_request.texts.plain("fault.foreign_form")
@@ -211,6 +214,10 @@ class Console:
             )
 
         return answer
+
+    async def _open_request(self, request: PlainRequest, session: ConsoleSession) -> ConsoleRequest:
+        shell = await self.config.read_shell(session, request.peer)
+        return ConsoleRequest(self, request, session, shell=shell)
 
     async def find_session(self, request: PlainRequest) -> ConsoleSession | None:
         """Return the session of a request; None without one, or after it ended."""
@@ -245,7 +252,12 @@ class Console:
 
         async def answer(console_request: ConsoleRequest) -> PlainResponse | PlainEvents:
             form = read_form(console_request.request)
-            if not self.sessions.is_csrf_token(console_request.session, form.text("csrf")):
+            session, token = console_request.session, form.text("csrf")
+            if (owner := self.sessions.find_form_owner(session, token)) is not None:
+                # another tab has switched to another key since the page was loaded
+                title = console_request.texts.plain("sessions.another")
+                return console_request.render_page("switched", title, 409, owner=owner.holder)
+            if not self.sessions.is_csrf_token(session, token):
                 return self.render_error(
                     console_request, 403, console_request.texts.plain("fault.foreign_session")
                 )
@@ -259,7 +271,7 @@ class Console:
     def _compute_code(self, console_request: ConsoleRequest, question: ActionConfirmation) -> str:
         key = self.sessions.derive_confirmation_key(console_request.session)
         path = console_request.request.path
-        return question.compute_code(key, path, console_request.form, (_REAUTH_FIELD,))
+        return question.compute_code(key, path, console_request.form, (REAUTH_FIELD,))
 
     def _is_confirmed(self, console_request: ConsoleRequest, question: ActionConfirmation) -> bool:
         """Return True if a form comes from the page that asked this question."""
@@ -282,12 +294,7 @@ class Console:
             problem = console_request.texts.plain("confirm.wrong_name")
         elif asked_before:
             problem = console_request.texts.plain("confirm.changed")
-        fields = [
-            (name, value)
-            for name, values in form.values.items()
-            if name not in {CODE_FIELD, TYPED_FIELD, _REAUTH_FIELD}
-            for value in values
-        ]
+        fields = form.list_pairs({CODE_FIELD, TYPED_FIELD, REAUTH_FIELD})
         return console_request.render_page(
             "confirm",
             question.title,
@@ -302,19 +309,19 @@ class Console:
     ) -> PlainResponse | PlainEvents:
         """Ask for the key again, keep the fields of the form, and act once the key is right."""
         session, request = console_request.session, console_request.request
-        secret = console_request.form.text(_REAUTH_FIELD)
+        secret = console_request.form.text(REAUTH_FIELD)
         if not secret:
-            return self._render_reauthentication(console_request, 403, "")
+            return render_reauthentication(console_request, 403, "")
         try:
             self.check_request(request)
             holder_and_mode = await self.verify_secret(secret, request)
         except RefusedError as refused:
-            answer = self._render_reauthentication(
+            answer = render_reauthentication(
                 console_request, refused.status, describe_refusal(refused, console_request.texts)
             )
             return replace(answer, headers=(*answer.headers, *refused.headers))
         if holder_and_mode != (session.holder, session.live):
-            return self._render_reauthentication(
+            return render_reauthentication(
                 console_request, 403, console_request.texts.plain("reauthenticate.other_key")
             )
         proved = self.sessions.mark_verified(session)
@@ -324,24 +331,6 @@ class Console:
         # first, so that the header of a refusal that removes the cookie wins
         return replace(
             done, headers=(self.sessions.build_session_cookie(proved, request), *done.headers)
-        )
-
-    def _render_reauthentication(
-        self, console_request: ConsoleRequest, status: int, problem: str
-    ) -> PlainResponse:
-        fields = [
-            (name, value)
-            for name, values in console_request.form.values.items()
-            if name != _REAUTH_FIELD
-            for value in values
-        ]
-        return console_request.render_page(
-            "reauthenticate",
-            console_request.texts.plain("reauthenticate.title"),
-            status,
-            fields=fields,
-            problem=problem,
-            name=_REAUTH_FIELD,
         )
 
     async def _run_once(
@@ -375,6 +364,10 @@ class Console:
         if error.status == _UNAUTHENTICATED:
             # its key was revoked, or the operator's token was replaced
             await self.end_session(console_request.session)
+            remaining = console_request.session.remove(console_request.session.holder)
+            if remaining is not None:
+                cookie = self.sessions.build_session_cookie(remaining, console_request.request)
+                return redirect(f"{SESSIONS}?ended=1", cookie)
             return self._redirect_and_return(
                 console_request.request, self.sessions.build_removal_cookie(console_request.request)
             )
@@ -407,13 +400,22 @@ class Console:
     ) -> PlainResponse:
         """Return a page within a session."""
         common = {
-            **self._list_frame_values(console_request.request),
+            **list_language_values(console_request.request),
+            "config": self.config,
             "title": title,
             "formatter": console_request.formatter,
             "session": console_request.session,
+            "shell": console_request.shell,
+            "chosen_merchant": parse_merchant(console_request.query),
             "csrf": self.sessions.derive_csrf_token(console_request.session),
             "form_id": self.sessions.create_form_id,
             "request_path": get_request_path(console_request.request),
+            "undo": find_offer(
+                self.sessions,
+                console_request.session,
+                self.app.clock.now_us(),
+                console_request.query,
+            ),
         }
         return render_page(
             template, status, self._build_headers(console_request.request), **common, **values
@@ -427,20 +429,11 @@ class Console:
             "console/login.html",
             status,
             self._build_headers(request),
-            **self._list_frame_values(request),
+            **list_language_values(request),
+            config=self.config,
             back=back,
             problem=problem,
         )
-
-    def _list_frame_values(self, request: PlainRequest) -> dict[str, Any]:
-        """Return the values of all pages, with a session and without."""
-        texts = get_texts(request)
-        return {
-            "texts": texts,
-            "script_texts": load_script_texts(texts.language),
-            "config": self.config,
-            **build_menu_links(request),
-        }
 
     def switch_language(self, request: PlainRequest) -> PlainResponse | None:
         """Return the redirect that stores a chosen language; None if the query names none."""
@@ -472,13 +465,11 @@ class Console:
         place = self.classify_host(request)
         if place is HostKind.REMOTE:
             raise self.make_wrong_host_error()
-        is_same_host = place is HostKind.TLS
-        start = "" if is_same_host else hosts.build_origin(hosts.ENTRY, request)
+        if place is HostKind.TLS:
+            return redirect(build_sign_in_path(back, ""), *headers)
         # the cookies of a session's own host end with it
-        language = "" if is_same_host else find_chosen_language(request)
-        values = {"back": back, PARAMETER: language}
-        query = urlencode({name: value for name, value in values.items() if value})
-        return redirect(f"{start}{LOGIN}{query and '?'}{query}", *headers)
+        path = build_sign_in_path(back, find_chosen_language(request))
+        return redirect(f"{hosts.build_origin(hosts.ENTRY, request)}{path}", *headers)
 
     def _check_host(self, request: PlainRequest) -> None:
         place = self.classify_host(request)
