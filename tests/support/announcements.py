@@ -31,15 +31,10 @@ const observe = () => new MutationObserver((changes) => {
     const text = isHidden(region) ? "" : spoken(region);
     if (text) window.announcements.push(text);
   }
-}).observe(document.body, {subtree: true, childList: true, characterData: true,
+}).observe(document, {subtree: true, childList: true, characterData: true,
   attributes: true, attributeFilter: ["hidden"]});
-if (document.body) observe();
-else new MutationObserver((_, waiting) => {
-  if (document.body === null) return;
-  waiting.disconnect();
-  // what the page has from the beginning is read, not announced
-  document.addEventListener("readystatechange", observe, {once: true});
-}).observe(document, {subtree: true, childList: true});
+// what the page has from the beginning is read, not announced
+document.addEventListener("readystatechange", observe, {once: true});
 """
 
 
