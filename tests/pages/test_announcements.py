@@ -40,9 +40,7 @@ async def person(browser):
 def forgive(person, *texts: str) -> None:
     """Drop what the browser itself reports about refused and lost requests."""
     person.complaints[:] = [
-        complaint
-        for complaint in person.complaints
-        if not any(text in complaint for text in texts)
+        complaint for complaint in person.complaints if not any(text in complaint for text in texts)
     ]
 
 

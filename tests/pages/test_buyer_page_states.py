@@ -16,7 +16,7 @@ from tests.screenshots.camera import open_state
 from tests.screenshots.fonts import alike
 from tests.screenshots.page_states import BUYER_STATES
 from tests.screenshots.sheet import describe_difference, load_sheet, photograph
-from tests.support.page_states import assert_state_is_right
+from tests.support.page_states import add_style_rule, assert_state_is_right
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -64,13 +64,11 @@ async def test_page_looks_as_its_sheet_and_meets_the_guidelines(browser, stage, 
 async def test_planted_style_rules_are_detected(browser, stage):
     sheet = load_sheet(PLANTED.name)
     async with open_state(browser, stage, PLANTED) as page:
-        # the page's policy does not allow styles, so the rules go into its own style sheet
-        add = """rule => { const [sheet] = document.styleSheets;
-            const at = sheet.insertRule(rule, sheet.cssRules.length);
-            return () => sheet.deleteRule(at); }"""
         for name, (rule, look) in RULES.items():
-            remove = await page.evaluate_handle(add, rule)
-            output = describe_difference(await photograph(page, PLANTED.looks), sheet, PLANTED.looks)
+            remove = await add_style_rule(page, rule)
+            output = describe_difference(
+                await photograph(page, PLANTED.looks), sheet, PLANTED.looks
+            )
             assert look in output or "highest page" in output, (name, output)
             await remove.evaluate("remove => remove()")
         image = await photograph(page, PLANTED.looks)

@@ -67,8 +67,6 @@ async def _no_receipt(stage: BuyerStage, page: Page) -> None:
     await page.goto(f"{stage.desk.rest.base}{path}/receipt")
 
 
-
-
 OTHER_STATES = (
     make_state("form_empty", _open_form),
     make_state("form_arabic", _open_form, language="ar"),

@@ -81,6 +81,13 @@ def save_sheet(name: str, photograph: Image.Image, folder: Path = FOLDER) -> Non
     sheet.save(folder / f"{name}.webp", lossless=True, quality=100, method=4)
 
 
+def is_stored(photograph: Image.Image, state: PageState) -> bool:
+    """Return True if a page looks as its stored sheet shows."""
+    if not get_file(state.name).exists():
+        return False
+    return not describe_difference(photograph, load_sheet(state.name), state.looks)
+
+
 def compare_with_stored(photograph: Image.Image, state: PageState, folder: Path) -> str:
     """Describe how a page differs from its stored sheet; write both differing to a folder."""
     if not get_file(state.name).exists():
@@ -92,9 +99,7 @@ def compare_with_stored(photograph: Image.Image, state: PageState, folder: Path)
     return output
 
 
-def describe_difference(
-    photograph: Image.Image, sheet: Image.Image, looks: Sequence[Look]
-) -> str:
+def describe_difference(photograph: Image.Image, sheet: Image.Image, looks: Sequence[Look]) -> str:
     """Describe how a page differs from its sheet; empty if it looks the same."""
     fresh = reduce_sheet(photograph)
     if fresh.size == sheet.size and ImageChops.difference(fresh, sheet).getbbox() is None:
