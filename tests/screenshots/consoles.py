@@ -141,16 +141,8 @@ def _console(name: str, reach: Reach) -> Picture:
 
 PICTURES = (
     _console("console_overview", _merchants("/console")),
-    _console("console_payments", _merchants("/console/payments")),
     _console("console_payment", _merchants("/console/merchants/{merchant}/payments/{paid}")),
     _console("console_refund", _ask_refund),
-    _console("console_new", _merchants("/console/payments/new")),
     Picture("console_phone", open_office, _merchants("/console/payments"), scheme="dark"),
     _console("operator_status", _operators("/console")),
-    _console("operator_payments", _operators("/console/payments?partner={partner}")),
-    _console("operator_payment", _operators("/console/payments/{paid}")),
-    _console("operator_payouts", _operators("/console/payouts?all=1")),
-    _console("operator_held", _operators("/console/held")),
-    _console("operator_books", _operators("/console/books?check=1")),
-    _console("operator_accounts", _operators("/console/accounts")),
 )
