@@ -1,3 +1,4 @@
+# help: list these targets
 # setup: create .venv and install Florin with the sandbox · install: the same without the sandbox, for production
 # demo: start the service and make one payment · up: start the service
 # check: run the quick tests · verify: check format, types, imports and generated files, without tests
@@ -26,25 +27,34 @@ DEV := $(BIN)/pytest
 # an installation that failed is not taken for a finished one
 .DELETE_ON_ERROR:
 
-.PHONY: setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
+.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
-$(RUN): requirements-sandbox.lock $(addsuffix /pyproject.toml,. client gateway gateway/options sandbox)
+# the comments at the top of this file
+help:
+	@sed -n '/^#/!q; s/^# //p' $(firstword $(MAKEFILE_LIST))
+
+# installs what uv.lock names, with hashes; keeps what you installed besides; trusts what the system trusts, as pip does
+UV_VERSION := 0.13.9
+SYNC := UV_PYTHON_DOWNLOADS=never UV_LINK_MODE=copy UV_SYSTEM_CERTS=true $(BIN)/uv sync --quiet --frozen --inexact --no-default-groups --extra docs --extra postgres
+
+$(BIN)/uv:
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-sandbox.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e gateway/options -e gateway -e client -e . -e sandbox
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check uv==$(UV_VERSION)
+	touch $@
+
+$(RUN): $(BIN)/uv uv.lock $(addsuffix /pyproject.toml,. client gateway gateway/options sandbox)
+	$(SYNC) --extra sandbox
 	touch $@
 
 # for production: without the sandbox and the tools; `florin` stays old, so that `setup` adds the sandbox
-install:
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e gateway/options -e gateway -e client -e .
+install: $(BIN)/uv
+	$(SYNC) --compile-bytecode
 	touch -t 200001010000 $(RUN)
 
-$(DEV): $(RUN) requirements-dev.lock
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+$(DEV): $(RUN)
+	$(SYNC) --extra sandbox --group dev
 	touch $@
 
 demo: $(RUN)
@@ -126,11 +136,13 @@ verify: $(DEV)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/codespell *.md client contracts deploy docs examples gateway notebooks protos sandbox server tests tools
+	$(BIN)/uv lock --quiet --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python protos/generate.py --check
 	$(BIN)/python -m tools.reference --check
 	$(BIN)/python -m tools.dashboard --check
+	$(BIN)/python -m tools.badges --check
 	$(BIN)/python -m tools.noun_index --check
 	$(BIN)/python protos/lint.py
 	$(BIN)/python -m tests.scripts
@@ -139,6 +151,7 @@ gen: $(DEV)
 	$(BIN)/python protos/generate.py
 	$(BIN)/python -m tools.reference
 	$(BIN)/python -m tools.dashboard
+	$(BIN)/python -m tools.badges
 	$(BIN)/python -m tools.noun_index
 
 bench: $(DEV)
@@ -185,16 +198,8 @@ fmt: $(DEV)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# these are not in the lock files: `setup` installs them from their folders
-OURS := florin-client florin-pay florin-sandbox grpc-rest-gateway grpc-rest-gateway-options
-COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
-	$(OURS:%=--no-emit-package %) --extra docs --extra postgres pyproject.toml
-
-# what production installs, then with the sandbox, then with the tools
 lock: $(DEV)
-	$(COMPILE) -o requirements.lock
-	$(COMPILE) --extra sandbox -o requirements-sandbox.lock
-	$(COMPILE) --extra sandbox --group dev -o requirements-dev.lock
+	$(BIN)/uv lock --upgrade
 
 TEST_CONTRACTS := sandbox/florin_sandbox/devnet/contracts
 

@@ -28,7 +28,7 @@ from tests.support.until import wait_until as so
 # for all steps, on a slow network
 LIMIT_S = 1_200
 DEMO = ("README.md", "Two commands", 0)
-PAYMENT = ("README.md", "Your first payment", 0)
+PAYMENT = ("docs/first-payment.md", "In a shell", 0)
 LAB = ("docs/payments.md", "In a notebook", 0)
 FIRST = "00_start_here.ipynb"
 

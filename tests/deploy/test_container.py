@@ -86,9 +86,7 @@ def installed(tmp_path_factory) -> Path:
 
 def test_installed_environment_serves(installed, tmp_path):
     last = dict(stages()[1])
-    assert [path.name for path in installed.iterdir() if path.name != "requirements.lock"] == [
-        ".venv"
-    ]
+    assert [path.name for path in installed.iterdir()] == [".venv"]
     variables = dict(each_text.split("=", 1) for each_text in shlex.split(last["ENV"]))
     variables["FLORIN_HOME"] = str(tmp_path / "home")
     clean = {name: value for name, value in os.environ.items() if not name.startswith("FLORIN_")}

@@ -25,7 +25,7 @@ _PACKAGE = "florin_server"
 BESIDE = (
     *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md", "Makefile", "docs"),
     *("client", "contracts", "gateway", "notebooks", "protos", "sandbox", "tools", "deploy"),
-    *("pyproject.toml", "requirements.lock", "requirements-sandbox.lock", "requirements-dev.lock"),
+    *("pyproject.toml", "uv.lock"),
 )
 # texts for people can have any wording
 _WORDS = (r"\b_log\.\w+\(", r"\braise \w+\(")

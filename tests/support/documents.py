@@ -24,6 +24,7 @@ DOCUMENTS = (
         f"docs/{name}.md"
         for name in (
             *(
+                "first-payment",
                 "payments",
                 "checkout",
                 "webhooks",
@@ -65,6 +66,7 @@ DOCUMENTS = (
             *("decisions", "testing", "glossary"),
         )
     ),
+    "CODE_OF_CONDUCT.md",
     "SECURITY.md",
     "CONTRIBUTING.md",
 )

@@ -125,6 +125,15 @@ async def two_commands(walk: NewcomerWalk, block: DocumentBlock) -> None:
 
 
 @step("README.md", "Your first payment", 0)
+async def first_payment_by_commands(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    environment, create, pay, tail = block.lines
+    await walk.shell.run(environment)
+    (link,) = re.findall(r"http\S+pay_\w+", await walk.shell.run(create))
+    await walk.shell.run(pay.replace("LINK", link))
+    assert "succeeded" in await walk.shell.run(tail.replace("LINK", link))
+
+
+@step("docs/first-payment.md", "In a shell", 0)
 async def first_payment(walk: NewcomerWalk, block: DocumentBlock) -> None:
     created, confirmed, *stream = (await walk.shell.run(block.text)).splitlines()
     assert json.loads(created)["status"] == "requires_action"
