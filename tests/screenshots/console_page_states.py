@@ -123,6 +123,12 @@ def _ask_refund(amount: str) -> Reach:
     return reach
 
 
+async def _ask_too_much(stage: ConsoleStage, page: Page) -> None:
+    await _ask_refund("500")(stage, page)
+    await page.locator(".danger.primary").click()
+    await page.get_by_role("alert").wait_for()
+
+
 async def _refuse_refund(stage: ConsoleStage, page: Page) -> None:
     """Sign in with a key that may only read, and confirm a refund."""
     office = stage.office
@@ -173,7 +179,7 @@ CONSOLE_STATES = (
     _state("merchant_payment_refunded", _merchant("/console/merchants/{merchant}/payments/{paid}")),
     _state("merchant_refund", _open_refund),
     _state("merchant_refund_question", _ask_refund("5")),
-    _state("merchant_refund_too_much", _ask_refund("500")),
+    _state("merchant_refund_too_much", _ask_too_much),
     _state("merchant_refund_not_allowed", _refuse_refund),
     _state("merchant_new_payment", _merchant("/console/payments/new")),
     _state("merchant_new_payment_error", _fail_to_create),

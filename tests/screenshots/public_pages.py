@@ -16,6 +16,7 @@ from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 _NAME = "pay.shop.example"
+DESKTOP_WIDE = 1280
 
 
 @asynccontextmanager
@@ -51,6 +52,7 @@ async def _options(desk: ServiceHarness, page: Page) -> None:
 
 PICTURES = (
     Picture("checkout_requires_action", stage, _state("requires_action")),
+    Picture("checkout_desktop", stage, _state("requires_action"), width=DESKTOP_WIDE),
     Picture("checkout_succeeded", stage, _state("succeeded")),
     Picture("checkout_options", stage, _options),
     Picture("first_page", stage, _path("/")),
