@@ -138,7 +138,7 @@ async def test_each_step_with_a_wallet_is_announced_once(desk, person):
     listed = await take_announcements(page)
     await page.locator(".paybar .primary").click()
     await expect(page.get_by_role("button", name="Try again")).to_be_visible()
-    asked = await take_announcements(page)
+    prompted = await take_announcements(page)
     steps = {
         "Choose a wallet",
         f"Continue in {NAME}.",
@@ -148,8 +148,8 @@ async def test_each_step_with_a_wallet_is_announced_once(desk, person):
     assert len(listed) == len(set(listed))
     assert listed[-1] == "Choose what to pay with", (listed, steps)
     prompt = f"Confirm in {NAME} Check the amount in your wallet, then confirm."
-    assert [text.startswith(("Confirm in", "You declined")) for text in asked] == [True, True]
-    assert asked[0].startswith(prompt[: len(f"Confirm in {NAME}")])
+    assert [text.startswith(("Confirm in", "You declined")) for text in prompted] == [True, True]
+    assert prompted[0].startswith(prompt[: len(f"Confirm in {NAME}")])
 
 
 async def test_lost_connection_is_announced_once_however_often_the_page_tries(desk, person):

@@ -57,7 +57,7 @@ async def sign_in(page: Page, secret: str) -> None:
     await move_to(page, "Sign in with")
     await page.keyboard.type(secret)
     await page.keyboard.press("Enter")
-    await expect(page.locator("main.work")).to_be_visible()
+    await page.locator("main.work").wait_for()
 
 
 async def search(page: Page, text: str) -> None:

@@ -7,6 +7,8 @@
     .replace(/\b(0x|eip155:\d+)((?:[0-9a-fA-F]{4,})?(?:…[0-9a-fA-F]{4,6})?)(?![0-9a-zA-Z])/g, named)
     .replace(/\b()([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b/g, named)
     .replace(/\b()([0-9a-f]{24})\b/g, named)
+    // ids of signing keys, which are hashes in base64url
+    .replace(/(?<![\w-])()([\w-]{43})(?![\w-])/g, named)
     // coins less gas
     .replace(/\.(?!\d{3}0{15})\d{18}(?=\s)/g, ".004917866000000000")
     .replace(/\.\d{7,17}(?=\s*tETH)/g, ".004917866")
