@@ -27,7 +27,7 @@ _HEIGHT_MAX = 4000
 _FILLER = (192, 0, 192)
 _STEP = 8
 # of 255, in each color: two roundings, and other smoothing of letters at half size
-_NOISE = 18
+_NOISE = 9
 # tolerated number of differing pixels; most changed digits have more
 _STRAYS = 6
 _SHIFTS = tuple(product((0, -1, 1), repeat=2))

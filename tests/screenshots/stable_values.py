@@ -20,12 +20,14 @@ _LINK = f"{_HOST}/pay_9cf258be147ad0369cf258be147"
 _IDS = ", ".join(
     (
         ".side-foot code",
+        "[aria-label='List of API keys'] th code",
         *(f"[aria-label=Keys] {item}" for item in ("th code", "button span")),
     )
 )
 
 # lists in the order of ids
 _LISTS = (
+    "[aria-label='List of API keys'] tbody tr",
     *("[aria-label=Keys] tbody tr", "[aria-label=Wallets] tbody tr"),
     *("[aria-label='Your wallets'] tbody tr", "[aria-label='Relayers and treasuries'] tbody tr"),
 )
