@@ -8,7 +8,7 @@
     .replace(/\b()([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b/g, named)
     .replace(/\b()([0-9a-f]{24})\b/g, named)
     // ids of signing keys, which are hashes in base64url
-    .replace(/(?<![\w-])[\w-]{43}(?![\w-])/g, (key) => named && named("", "", key.replaceAll("-", "_")))
+    .replace(/(?<![\w-])[\w-]{43}(?![\w-])/g, (key) => named("", "", key.replaceAll("-", "_")))
     .replace(/\b(whpk_)([0-9a-zA-Z+/]{3,}…[0-9a-zA-Z+/]{3,6})(?==)/g, named)
     // ages of seconds, which pages count on
     .replace(/^(now|\d+ s ago)$/, "9 s ago")
@@ -17,14 +17,31 @@
     .replace(/\.\d{7,17}(?=\s*tETH)/g, ".004917866")
     .replace(/Florin \d+\.\d+\S*[0-9a-z]/g, "Florin 1.0.0");
 
-  // lists in the order of such ids are sorted by their other texts
   const textsOf = function* (within) {
     const texts = document.createTreeWalker(within, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) yield texts.currentNode;
   };
+  // a page that was calmed already is not changed again
+  const { known, replaced, done } = (window.calmed ??= { known: new Map(), replaced: new Map(), done: new WeakMap() });
+  // of the same length, and different for each id
+  const alike = (prefix, body) => {
+    const number = known.get(body) ?? known.set(body, known.size + 1).size;
+    const digit = (place) => (((place + 3) * (number * 7 + 5) + (number >> 4)) % 16).toString(16);
+    const replacement = Array.from(body, (sign, place) => ("…-".includes(sign) ? sign : digit(place))).join("");
+    replaced.set(replacement, number);
+    return prefix + replacement;
+  };
+  const named = (_, prefix, body) => alike(prefix, body);
+
+  // ids of a list that has its own order are numbered first: they order the rows that name them
+  for (const list of document.querySelectorAll("[aria-label=Partners]")) {
+    for (const text of textsOf(list)) if (!done.has(text)) calm(text.nodeValue, named);
+  }
+
+  // lists in the order of such ids are sorted by their other texts
   const key = (one) => {
     const said = Array.from(textsOf(one)).filter((text) => !text.parentElement.matches(ids));
-    return calm(said.map((text) => text.nodeValue).join(" "), "");
+    return calm(said.map((text) => text.nodeValue).join(" "), (_, prefix, body) => known.get(body) ?? replaced.get(body) ?? "");
   };
   for (const list of lists) {
     const found = Array.from(document.querySelectorAll(list), (one) => ({ one, key: key(one) }));
@@ -37,15 +54,6 @@
     found.forEach(({ one }, at) => places[at].replaceWith(one));
   }
 
-  // a page that was calmed already is not changed again
-  const { known, done } = (window.calmed ??= { known: new Map(), done: new WeakMap() });
-  // of the same length, and different for each id
-  const alike = (prefix, body) => {
-    const number = known.get(body) ?? known.set(body, known.size + 1).size;
-    const digit = (place) => (((place + 3) * (number * 7 + 5) + (number >> 4)) % 16).toString(16);
-    return prefix + Array.from(body, (sign, place) => ("…-".includes(sign) ? sign : digit(place))).join("");
-  };
-  const named = (_, prefix, body) => alike(prefix, body);
   for (const text of textsOf(document.body)) {
     const around = text.parentElement;
     if (around.matches("script, style") || done.get(text) === text.nodeValue) continue;
