@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from PIL import ImageChops
 
-from tests.screenshots.buyer_stage import buyer_stage
+from tests.screenshots.buyer_environment import buyer_stage
 from tests.screenshots.camera import open_state
 from tests.screenshots.fonts import alike
 from tests.screenshots.page_states import BUYER_STATES

@@ -6,7 +6,7 @@ from typing import Any
 
 from playwright.async_api import Page, Route
 
-from tests.screenshots.buyer_stage import BuyerStage, go_to, make_state
+from tests.screenshots.buyer_environment import BuyerStage, go_to, make_state
 from tests.screenshots.picture import Reach
 from tests.support.checkout_states import STATES as PAYMENT_STATES
 from tests.support.checkout_states import URLS, reach_state

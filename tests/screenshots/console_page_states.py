@@ -44,6 +44,8 @@ async def console_stage(home: Path) -> AsyncIterator[ConsoleStage]:
     async with open_office(home) as office:
         tenant = office.tenant
         created = await office.desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, _ENDPOINT)
+        # the first checkout page registers a wallet, which a list of the operator has
+        assert (await office.desk.ask("GET", f"/{office.held}")).status == 200
         _, reader = await office.desk.key(tenant.partner.id, scopes=("read",))
         newcomer = await office.desk.tenant()
         # lists are sorted by texts: two partners of one name would have no order

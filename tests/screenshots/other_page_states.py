@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from playwright.async_api import Page
 
-from tests.screenshots.buyer_stage import NEEDS_DATA, BuyerStage, go_to, make_state
+from tests.screenshots.buyer_environment import NEEDS_DATA, BuyerStage, go_to, make_state
 from tests.screenshots.picture import Reach
 from tests.support.capture import CapturePos, open_pos, submit_form
 from tests.support.checkout_states import reach_state

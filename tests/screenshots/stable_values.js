@@ -22,26 +22,29 @@
     while (texts.nextNode()) yield texts.currentNode;
   };
   // a page that was calmed already is not changed again
-  const { known, replaced, done } = (window.calmed ??= { known: new Map(), replaced: new Map(), done: new WeakMap() });
+  const { known, order, done } = (window.calmed ??= { known: new Map(), order: new Map(), done: new WeakMap() });
   // of the same length, and different for each id
   const alike = (prefix, body) => {
     const number = known.get(body) ?? known.set(body, known.size + 1).size;
     const digit = (place) => (((place + 3) * (number * 7 + 5) + (number >> 4)) % 16).toString(16);
-    const replacement = Array.from(body, (sign, place) => ("…-".includes(sign) ? sign : digit(place))).join("");
-    replaced.set(replacement, number);
-    return prefix + replacement;
+    return prefix + Array.from(body, (sign, place) => ("…-".includes(sign) ? sign : digit(place))).join("");
   };
   const named = (_, prefix, body) => alike(prefix, body);
 
   // ids of a list that has its own order are numbered first: they order the rows that name them
+  const numbered = (_, prefix, body) => {
+    const replacement = alike("", body);
+    for (const id of [body, replacement]) order.set(id, known.get(body));
+    return replacement;
+  };
   for (const list of document.querySelectorAll("[aria-label=Partners]")) {
-    for (const text of textsOf(list)) if (!done.has(text)) calm(text.nodeValue, named);
+    for (const text of textsOf(list)) if (!done.has(text)) calm(text.nodeValue, numbered);
   }
 
   // lists in the order of such ids are sorted by their other texts
   const key = (one) => {
     const said = Array.from(textsOf(one)).filter((text) => !text.parentElement.matches(ids));
-    return calm(said.map((text) => text.nodeValue).join(" "), (_, prefix, body) => known.get(body) ?? replaced.get(body) ?? "");
+    return calm(said.map((text) => text.nodeValue).join(" "), (_, prefix, body) => order.get(body) ?? "");
   };
   for (const list of lists) {
     const found = Array.from(document.querySelectorAll(list), (one) => ({ one, key: key(one) }));

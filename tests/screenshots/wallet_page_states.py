@@ -7,7 +7,7 @@ from typing import Any
 
 from playwright.async_api import Page
 
-from tests.screenshots.buyer_stage import NEEDS_DATA, BuyerStage, make_state
+from tests.screenshots.buyer_environment import NEEDS_DATA, BuyerStage, make_state
 from tests.screenshots.picture import Reach
 from tests.support.injected_wallets import InjectedEvmWallet
 from tests.support.payout_merchant import EUR, GBP, USD
