@@ -24,6 +24,10 @@ BIN := $(VENV)/bin
 RUN := $(BIN)/florin
 DEV := $(BIN)/pytest
 
+# Python keeps what it compiles, even where the environment forbids it, as images of containers do:
+# otherwise each worker of the tests rewrites all of them again
+unexport PYTHONDONTWRITEBYTECODE
+
 # an installation that failed is not taken for a finished one
 .DELETE_ON_ERROR:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -30,6 +31,13 @@ from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
 
 _MANY = 1_000
+
+# an environment that forbids it would have each process compile again what it imports
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# jsonschema, which notebooks need, would build 38 parsers of web addresses in each worker; it does
+# without the package, and no test validates such an address
+sys.modules.setdefault("rfc3987_syntax", None)
 
 
 def pytest_addoption(parser):

@@ -414,6 +414,16 @@ ROWS: dict[str, tuple[DashboardPanel, ...]] = {
             ),
         ),
         DashboardPanel(
+            "Payments that the coin pays for",
+            "short",
+            ((_format_max("florin_executor_runway_payments", "executor"), "{{executor}}"),),
+        ),
+        DashboardPanel(
+            "Time that the coin lasts",
+            "s",
+            ((_format_max("florin_executor_runway_seconds", "executor"), "{{executor}}"),),
+        ),
+        DashboardPanel(
             "Final transactions",
             "short",
             (

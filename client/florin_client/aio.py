@@ -16,7 +16,7 @@ from florin.v1.refund_pb2 import Refund
 from florin.v1.webhook_service_pb2_grpc import WebhookServiceStub
 from google.protobuf.message import Message
 
-from florin_client.calls import admin, gateway, merchant, webhook
+from florin_client.calls import admin, gateway, merchant, records, webhook
 from florin_client.calls.paging import PagedQuery
 from florin_client.calls.rpc import CallOptions, RpcCall
 from florin_client.calls.values import Json
@@ -239,6 +239,10 @@ class AsyncAdmin(ServiceClient):
     simulate_payment = make_unary_method(admin.simulate_payment)
     get_test_clock = make_unary_method(admin.get_test_clock)
     advance_test_clock = make_unary_method(admin.advance_test_clock)
+    list_audit_entries = make_list_method(records.list_audit_entries)
+    create_payment_note = make_unary_method(records.create_payment_note)
+    list_payment_notes = make_unary_method(records.list_payment_notes)
+    update_payment_note = make_unary_method(records.update_payment_note)
 
 
 class AsyncWebhook(ServiceClient):

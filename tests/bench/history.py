@@ -74,7 +74,7 @@ def _insert(raw: sqlite3.Connection, table: Table, rows: Any) -> None:
 
 
 def _merchant(name: str) -> tuple[Any, ...]:
-    nothing = (None,) * 3  # not deleted, and no support contact
+    nothing = (None,) * 4  # not deleted, no support contact, and no accent
     return (name, PARTNER, name, "bench@shop.example", None, "active", 0, START_US, *nothing)
 
 

@@ -14,6 +14,7 @@ from florin_server.base.clock import Clock
 from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.node_hours import NodeActivity
 from florin_server.domain.payments.payment import (
     Action,
     FreeNonce,
@@ -163,6 +164,12 @@ class FakeRail:
 
     def list_states(self) -> Sequence[NodeState]:
         return ()
+
+    def record_checks(self) -> None:
+        pass
+
+    def take_activities(self) -> Mapping[str, NodeActivity]:
+        return {}
 
     @property
     def calls_by_method(self) -> Mapping[str, int]:

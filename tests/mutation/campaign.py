@@ -30,7 +30,7 @@ BESIDE = (
 # texts for people can have any wording
 _WORDS = (r"\b_log\.\w+\(", r"\braise \w+\(")
 # the third runs a garbage collection after each run, which takes four times as long as most runs
-_NOT_LOADED = ("cacheprovider", "xdist", "unraisableexception", "schemathesis")
+_NOT_LOADED = ("cacheprovider", "xdist", "unraisableexception")
 _PLUGINS = (*(f"no:{text}" for text in _NOT_LOADED), "tests.mutation.by_file")
 # these tests check the checkout's layout, which the copy does not have
 _OF_THE_CHECKOUT = frozenset({"test_layout.py", "test_ledger_names.py", "test_reference.py"})

@@ -168,7 +168,13 @@ async def test_blocks_on_top_of_a_payment_are_counted(tmp_path):
         await wait_until(seen, {"seen": 1, "needed": 3})
         page = (await desk.ask("GET", f"/{offer.payment_id}")).text
         assert "Confirmations: 1 of 3" in get_text(page)
+        state = (await desk.ask("GET", f"/{offer.payment_id}/state")).body
+        (rail,) = desk.service.app.rails.values()
+        assert state["usualS"] == rail.eta_s
+        assert "This usually takes" in get_text(page)
         await desk.chain.mine()
         await wait_until(seen, {"seen": 2, "needed": 3})
         await desk.chain.mine()
         assert (await desk.wait_final(offer.payment_id))["status"] == "succeeded"
+        state = (await desk.ask("GET", f"/{offer.payment_id}/state")).body
+        assert "usualS" not in state

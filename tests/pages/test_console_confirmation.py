@@ -152,7 +152,7 @@ async def test_one_request_of_the_operator_stops_nothing(desk, operator, person)
     prompt = await operator.send(pause, form)
     assert form["executor"] in prompt.text
     assert await operator.hidden("/console", pause) is not None
-    assert (await operator.confirm(pause, prompt)).location == "/console"
+    assert (await operator.confirm(pause, prompt)).page == "/console"
     await operator.send(
         "/console/executors/resume", await operator.hidden("/console", "/console/executors/resume")
     )
@@ -160,19 +160,24 @@ async def test_one_request_of_the_operator_stops_nothing(desk, operator, person)
 
 async def test_every_form_asks_or_is_listed_here():
     """A new form must ask before it acts, or be listed here with forms that can be undone."""
+    notes = ("notes", "notes/delete", "notes/restore")
     merchant = {*routes.MERCHANT_WRITES, *routes.MERCHANT_WRITES_ONCE} - set(
         routes.MERCHANT_CONFIRMS
     )
     assert {path.removeprefix("/console/") for path in merchant} == {
         "payments/new",
+        "merchants/{merchant_id}/branding",
+        "merchants/{merchant_id}/branding/preview",
         "webhooks",
         "merchants/{merchant_id}/payments/{payment_id}/simulate",
+        *(f"merchants/{{merchant_id}}/payments/{{payment_id}}/{form}" for form in notes),
         "webhooks/{endpoint_id}/replay",
         "webhooks/{endpoint_id}/replay-since",
     }
     operator = set(routes.OPERATOR_WRITES) - set(routes.OPERATOR_CONFIRMS)
     assert {path.removeprefix("/console/") for path in operator} == {
         "executors/resume",
+        *(f"payments/{{payment_id}}/{form}" for form in notes),
         "quarantine/retry",
         "accounts/partners",
         "accounts/keys",

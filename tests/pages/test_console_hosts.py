@@ -156,9 +156,11 @@ async def test_every_form_that_must_be_guarded_is():
     assert {text.rpartition("/")[2] for text in free} == {
         *("new", "cancel", "simulate"),
         *("pause", "replay", "replay-since"),
+        *("notes", "delete", "restore"),
     }
     assert set(routes.OPERATOR_WRITES) - routes.OPERATOR_FRESH_PATHS == {
-        "/console/webhooks/{endpoint_id}/pause"
+        "/console/webhooks/{endpoint_id}/pause",
+        *(f"/console/payments/{{payment_id}}/notes{form}" for form in ("", "/delete", "/restore")),
     }
 
 

@@ -106,7 +106,7 @@ async def test_operator_pauses_and_resumes_executors(desk, operator):
         path = f"/console/executors/{action}"
         hidden = await operator.hidden("/console", path)
         sent = await operator.send(path, hidden)
-        assert (await operator.confirm(path, sent)).location == "/console"
+        assert (await operator.confirm(path, sent)).page == "/console"
         section = (await operator.get("/console")).text.partition(hidden["executor"])[2]
         assert f'<span class="word">{word}</span>' in section.partition("</tr>")[0]
 
@@ -117,3 +117,18 @@ async def test_the_operators_console_is_for_this_machine(operator):
             assert (await operator.ask("GET", path, {"Host": host})).status == 421
         result = await operator.ask("POST", "/console/login", {"Host": host, **OWN}, "secret=x")
         assert result.status == 421
+
+
+async def test_paused_endpoints_are_counted_beside_their_page(desk, operator):
+    tenant = await desk.tenant()
+    await operator.sign_in(token(desk))
+    pattern = r'Webhooks<small class="count">(\d+)<'
+    before = re.search(pattern, (await operator.get("/console")).text)
+    created = await desk.ask(
+        "POST", "/v1/webhook-endpoints", tenant.headers, {"url": "https://shop.example/hooks"}
+    )
+    path = f"/console/webhooks/{created.body['endpoint']['id']}"
+    await operator.act("/console/webhooks", f"{path}/pause")
+    after = re.search(pattern, (await operator.get("/console")).text)
+    assert after is not None
+    assert int(after[1]) == (int(before[1]) if before else 0) + 1

@@ -7,10 +7,12 @@ from types import SimpleNamespace
 import pytest
 from florin.v1 import (
     account_pb2,
+    audit_pb2,
     held_pb2,
     ledger_pb2,
     listing_pb2,
     merchant_pb2,
+    note_pb2,
     partner_pb2,
     payment_pb2,
     payout_pb2,
@@ -20,9 +22,11 @@ from florin.v1 import (
     webhook_admin_pb2,
     webhook_pb2,
 )
+from florin_server.accounts.store.console_views import SavedView
 from florin_server.base.clock import TestClock
 from florin_server.domain.accounts.account import ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind
+from florin_server.domain.payments.payment import Merchant
 from florin_server.money.ledger.service.owed import MerchantBalance
 from florin_server.web import render
 from florin_server.web.console.charts import (
@@ -43,10 +47,13 @@ from florin_server.web.console.figures import (
 )
 from florin_server.web.console.list_controls import build_controls
 from florin_server.web.console.listing import PaymentFilters, build_csv
+from florin_server.web.console.operator import health
 from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import BalanceLine, LedgerAccountList, LedgerGroup
 from florin_server.web.console.pills import list_payment_pills
+from florin_server.web.console.shell import Shell, SignedInKey
 from florin_server.web.console.timeline import list_steps, list_traced_steps
+from florin_server.web.console.undo import UndoOffer
 from florin_server.web.console.view import Formatter
 from florin_server.web.language import get_translations
 from google.protobuf.descriptor import FieldDescriptor as Field
@@ -135,6 +142,7 @@ def merchants(word: str) -> dict[str, dict]:
             "merchants": own.merchants,
             "partners": (),
             **_lists(word),
+            **_views(word),
         },
         "merchant/overview": _overview(word, listed),
         "merchant/payment": {
@@ -156,6 +164,7 @@ def merchants(word: str) -> dict[str, dict]:
             "pills": list_payment_pills(),
             "outcomes": {"succeeded": 1},
             "rest": payment.refunded,
+            "notes": _notes(word),
             "can_cancel": True,
             "can_simulate": True,
             "path": "/x",
@@ -173,6 +182,7 @@ def merchants(word: str) -> dict[str, dict]:
             "assets": {word: word},
             "path": "/x",
         },
+        "audit": _audit(word),
         **_messages(word, listed),
         **_webhooks(word),
     }
@@ -187,12 +197,18 @@ def make_api_key(word: str) -> ApiKey:
 
 def _messages(word: str, listed: listing_pb2.ListPaymentsResponse) -> dict[str, dict]:
     return {
-        "merchant/keys": {"keys": [make_api_key(word), make_api_key(word)], "count": 3},
+        "merchant/keys": {
+            "keys": [make_api_key(word), make_api_key(word)],
+            "count": 3,
+            "uses": {word: NOW_US},
+        },
         "merchant/balances": {
             "balances": [MerchantBalance(word, word, 7), MerchantBalance(word, word, -7)],
             "names": {word: word},
             "next_cursor": word,
         },
+        "merchant/sessions": {"problem": word, "ended": True, "limit": 4},
+        "switched": {"owner": word},
         "search": {"text": word, "rows": listed.data},
         "error": {"message": word, "request_id": word},
         "confirm": {
@@ -201,6 +217,28 @@ def _messages(word: str, listed: listing_pb2.ListPaymentsResponse) -> dict[str, 
             "typed_field": word,
             "problem": word,
         },
+    }
+
+
+def _notes(word: str) -> list:
+    return [
+        (note, own)
+        for note in filled(note_pb2.ListPaymentNotesResponse(), word).notes
+        for own in (True, False)
+    ]
+
+
+def _audit(word: str) -> dict:
+    entries = filled(audit_pb2.ListAuditEntriesResponse(), word).entries
+    return {
+        "entries": [(entry, word, path) for entry in entries for path in ("", word)],
+        "next_query": word,
+        "query": group_fields([(name, word) for name in ("action", "actor", "object", "cursor")]),
+        "chips": [(word, word)],
+        "file_query": word,
+        "actions": {word: word},
+        "objects": {word: word},
+        "path": "/x",
     }
 
 
@@ -246,28 +284,68 @@ def _lists(word: str) -> dict:
     return {"filters": filters, "choices": choices, "path": "/console/payments", **controls}
 
 
+def _views(word: str) -> dict:
+    views = [SavedView(word, "reference=x"), SavedView(word, "status=failed")]
+    return {"views": views, "view_query": "reference=x", "view_name_chars": 40}
+
+
+def _shell(word: str) -> Shell:
+    """Return the frame: two keys, two merchants, and a page with more than 99 items."""
+    signed_in = [SignedInKey(word, live, word, word, word, word) for live in (True, False)]
+    named = {"id": word, "partner_id": word, "name": word, "email": word, "icon_url": word}
+    merchant = Merchant(**named, status=word, live=True, created_at_us=NOW_US, deleted_at_us=None)
+    return Shell(signed_in, [merchant, merchant], True, {"/console": 100})
+
+
+def _books(word: str) -> dict:
+    return {
+        "groups": [
+            LedgerGroup(
+                word,
+                [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
+                [BalanceLine("", word, word)],
+            )
+        ],
+        "listed": LedgerAccountList(
+            word, word, word, 1, [BalanceLine(word, word, word)], word, word
+        ),
+        "kinds": (word,),
+        "checked": filled(ledger_pb2.CheckLedgerResponse(), word),
+    }
+
+
 def operators(word: str) -> dict[str, dict]:
     """Return the values of the operator's pages."""
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
     traced = filled(trace_pb2.TracePaymentResponse(), word)
     system = filled(system_pb2.GetSystemStatusResponse(), word)
     balances = filled(ledger_pb2.ListBalancesResponse(), word).balances
+    executors = filled(system_pb2.ListExecutorsResponse(), word).executors
+    history = filled(system_pb2.ListNodeHistoryResponse(), word).nodes
     partners = filled(partner_pb2.ListPartnersResponse(), word).partners
     return {
         "payments": {"response": listed, "merchants": (), "partners": partners, **_lists(word)},
+        "audit": _audit(word),
         "operator/status": {
             "system": system,
             "alarms": list_alarms(FORMATTER, system),
-            "executors": filled(system_pb2.ListExecutorsResponse(), word).executors,
+            "executors": executors,
+            "pills": {word: health.find_chain_pill(system.chains[0], executors)},
+            "strips": {word: [health.build_strip(node, NOW_US) for node in history]},
+            "node_paths": {word: health.build_nodes_path(word)},
+            "gauges": health.build_gauges(system, executors),
             "coins": {word: balances},
             "burn": balances,
         },
+        "operator/nodes": {"nodes": history, "chain_id": word},
         "operator/payment": {
             "payment": traced.payment,
             "partner": word,
             "steps": list_traced_steps(FORMATTER, traced.events, traced.payment.refunds),
             "explorer": word,
             "transactions": traced.transactions,
+            "notes": _notes(word),
+            "path": "/x",
             "entries": filled(ledger_pb2.ListEntriesResponse(), word).entries,
         },
         "operator/payouts": {
@@ -283,20 +361,7 @@ def operators(word: str) -> dict[str, dict]:
             "items": filled(quarantine_pb2.ListQuarantinedItemsResponse(), word).items,
             "everything": True,
         },
-        "operator/books": {
-            "groups": [
-                LedgerGroup(
-                    word,
-                    [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
-                    [BalanceLine("", word, word)],
-                )
-            ],
-            "listed": LedgerAccountList(
-                word, word, word, 1, [BalanceLine(word, word, word)], word, word
-            ),
-            "kinds": (word,),
-            "checked": filled(ledger_pb2.CheckLedgerResponse(), word),
-        },
+        "operator/books": _books(word),
         "operator/accounts": {
             "partners": partners,
             "keys": filled(partner_pb2.ListApiKeysResponse(), word).keys,
@@ -326,15 +391,18 @@ def page(console: str, template: str, word: str) -> ParsedPage:
 def render_values(console: str, template: str, values: dict, word: str) -> ParsedPage:
     common = {
         "config": SimpleNamespace(
-            name=console, groups=(NavGroup(word, (NavLink("/console", word, "home"),)),)
+            name=console, groups=(NavGroup(word, (NavLink("/console", word, "home", True),)),)
         ),
         "session": SimpleNamespace(holder=word, live=True),
+        "shell": _shell(word),
+        "chosen_merchant": word,
         "title": word,
         "texts": get_translations("en", "site"),
         "formatter": FORMATTER,
         "csrf": word,
         "form_id": lambda: word,
         "request_path": word,
+        "undo": UndoOffer(word, word, {"note": word}),
     }
     return ParsedPage(
         render.render_page(f"console/{template}.html", 200, (), **common, **values).body

@@ -65,7 +65,7 @@ async def test_an_endpoint_from_its_creation_to_its_end(desk, person):
         assert "49" not in text.partition("{{")[2][:5]
         # the secret was shown once
         assert secret not in text + (await person.get(PATH)).text
-        assert (await person.act(page, f"{page}/pause", paused="1")).location == page
+        assert (await person.act(page, f"{page}/pause", paused="1")).page == page
         assert "you paused it" in (await person.get(page)).text
         server.handler = make_stub_response(204)
         server.requests.clear()
@@ -154,7 +154,7 @@ async def test_the_operator_sees_those_that_are_paused_and_resumes_them(desk, op
     item = page.rpartition("/")[2]
     assert item in (await operator.get(PATH)).text
     assert item not in (await operator.get(f"{PATH}?paused=1")).text
-    assert (await operator.act(PATH, f"{page}/pause")).location == PATH
+    assert (await operator.act(PATH, f"{page}/pause")).page == PATH
     paused = await operator.get(f"{PATH}?paused=1")
     assert item in paused.text
     form = await operator.hidden(f"{PATH}?paused=1", f"{page}/pause")

@@ -198,6 +198,13 @@ async def _make_replay(desk: ServiceHarness, tenant: PartnerTenant) -> CallReque
     return CallRequest({"id": endpoint_id}, {"paymentId": created.body["paymentId"]})
 
 
+async def _make_for_note(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+    payment_id = await _create_payment(desk, tenant)
+    path = f"/v1/payments/{payment_id}/notes"
+    note = await desk.ask("POST", path, tenant.headers, {"text": "called"})
+    return CallRequest({"payment_id": payment_id, "id": note.body["id"]}, {"deleted": True})
+
+
 _NEW_MERCHANT = {"merchantName": "Tea House", "merchantEmail": "tea@house.example"}
 _DEST = {"destination": "eip155:1:0x" + "22" * 20}
 _M = {"unknown": MERCHANT, "deployed": DEPLOYED_ONLY}
@@ -242,6 +249,10 @@ VALID_CALLS: dict[str, ValidCall] = {
     "AdminService.AdvanceTestClock": ValidCall(
         _make_without_path({"seconds": 1}), unknown=None, fresh=True
     ),
+    "AdminService.ListAuditEntries": ValidCall(_make_without_path(), unknown=None),
+    "AdminService.CreatePaymentNote": ValidCall(_make_with_body({"text": "called"})),
+    "AdminService.ListPaymentNotes": ValidCall(_make_with_body()),
+    "AdminService.UpdatePaymentNote": ValidCall(_make_for_note),
     "WebhookService.CreateWebhookEndpoint": ValidCall(_make_new_endpoint, MERCHANT, fresh=True),
     "WebhookService.ListWebhookEndpoints": ValidCall(_make_without_path(), unknown=None),
     "WebhookService.GetWebhookEndpoint": ValidCall(_make_for_endpoint(), WEBHOOK),

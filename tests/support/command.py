@@ -184,13 +184,20 @@ class CommandForks:
         return self._begin(["florin", *command], home.parent, make_environment(home, changes))
 
     def module(
-        self, *command: str, session: bool = False, joins: bool = False, **changes: str
+        self,
+        *command: str,
+        home: Path | None = None,
+        session: bool = False,
+        joins: bool = False,
+        **changes: str,
     ) -> ForkedCommand:
         """Start a module, as `python -m` would run it.
 
-        `session` gives it a session of its own, and `joins` lets it run commands here.
+        With `home` it has a command's environment. `session` gives it a session of its own, and
+        `joins` lets it run commands here.
         """
-        env = {**os.environ, **changes, **({FORKS_VARIABLE: "3"} if joins else {})}
+        env = {**os.environ, **changes} if home is None else make_environment(home, changes)
+        env |= {FORKS_VARIABLE: "3"} if joins else {}
         more = [self._orders.fileno()] if joins else []
         return self._begin([*command], ROOT, env, more, module=True, session=session)
 

@@ -35,6 +35,11 @@ class ConsoleResponse:
         return f"{parts.path}?{parts.query}".rstrip("?") if inside else self.url
 
     @property
+    def page(self) -> str:
+        """Return the path that the answer redirects to, without an offer to undo the action."""
+        return self.location.partition("?undo=")[0]
+
+    @property
     def url(self) -> str:
         """Return the redirect's address as it was sent."""
         return str(self.headers.get("Location", ""))

@@ -30,6 +30,7 @@ from grpc_rest_gateway import (
     RestGateway,
     ServerSettings,
 )
+from grpc_rest_gateway.jsoncodec import JsonCodec
 
 from tests.support.raw_http import RawResponse, parse_response
 
@@ -40,6 +41,8 @@ FINAL = {
     payment_pb2.PAYMENT_STATUS_CANCELLED,
 }
 KEY = {"Api-Key": "secret"}
+# compiled once, for all tests
+_CODECS = {ignored: JsonCodec(ignore_unknown=ignored) for ignored in (False, True)}
 SERVICES = [
     gateway_pb2.DESCRIPTOR.services_by_name["GatewayService"],
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
@@ -307,7 +310,8 @@ async def open_gateway(
             map_codes=GATEWAY_SETTINGS.map_codes,
             defer_faults=GATEWAY_SETTINGS.defer_faults,
         )
-        gateway = RestGateway(backend, SERVICES, settings)
+        codec = _CODECS[settings.ignore_unknown]
+        gateway = RestGateway(backend, SERVICES, settings, codec=codec)
         server = HttpServer(gateway, server_settings, sock=sock)
         await server.start()
         stack.push_async_callback(server.stop)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from florin_server.base.meters import MetricFamily
-from florin_server.web.metrics import LABELS, list_families
+from florin_server.web.metric_labels import LABELS
+from florin_server.web.metrics import list_families
 
 from tools.reference.markdown import format_code, format_sentence, render_page, render_table
 

@@ -1,8 +1,10 @@
-"""The part of the application that fetches icons for accounts."""
+"""Parts of the application for accounts: requests for icons, and uses of keys."""
 
 from __future__ import annotations
 
 from typing import Protocol
+
+from florin_server.accounts.service.key_uses import KeyUses
 
 
 class IconRequests(Protocol):
@@ -18,3 +20,11 @@ class IconRequestContext(Protocol):
     @property
     def icons(self) -> IconRequests:
         """Return the requests for icons."""
+
+
+class KeyUseContext(Protocol):
+    """The last uses of API keys."""
+
+    @property
+    def key_uses(self) -> KeyUses:
+        """Return the uses that this process saw."""

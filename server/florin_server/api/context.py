@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from florin_server.accounts.context import KeyUseContext
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db.context import StorageContext
@@ -29,6 +30,7 @@ class ApiContext(
     IconContext,
     UsageContext,
     TotalsContext,
+    KeyUseContext,
     Protocol,
 ):
     """All parts that calls use: a gRPC service consists of the calls of many nouns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from florin_server.accounts.service.key_uses import KeyUses
 from florin_server.base.clock import Clock
 from florin_server.base.meters import Meters
 from florin_server.base.notifier import Notifier
@@ -18,6 +19,7 @@ from florin_server.domain.health import ConditionTracker
 from florin_server.domain.payments.links import CheckoutLinks
 from florin_server.domain.screening.blocklist import Blocklist
 from florin_server.features.icons.service import IconCache
+from florin_server.features.reports.service.statement import StatementData
 from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.money.payments.store.listing import PaymentTotals
@@ -25,6 +27,7 @@ from florin_server.money.settlement.store.gas import GasUsage
 from florin_server.operations.process import ProcessName, StoreHealth, WorkerFailures
 from florin_server.operations.roles import KeySender, LeasedWorker
 from florin_server.operations.service.quarantine import Quarantine
+from florin_server.operations.service.sign_in_failures import SignInFailures
 from florin_server.rails.chain_state import ChainState
 from florin_server.rails.pricing.prices import FixedPrices, PriceSource
 from florin_server.rails.protocol import Rail
@@ -38,9 +41,16 @@ _TOTALS_MAX_AGE_US, _TOTALS_MAX = 60_000_000, 1000
 # that spends of it drops the cached value
 _USAGE_MAX_AGE_US, _CHAINS_MAX = 1_000_000, 1000
 
+# a statement can add up a million payments: those that are read again and again are cached
+_STATEMENT_MAX_AGE_US, _STATEMENTS_MAX = 60_000_000, 500
+
 
 def _create_totals_cache() -> TtlCache[PaymentTotals]:
     return TtlCache(_TOTALS_MAX, _TOTALS_MAX_AGE_US)
+
+
+def _create_statement_cache() -> TtlCache[StatementData]:
+    return TtlCache(_STATEMENTS_MAX, _STATEMENT_MAX_AGE_US)
 
 
 def _create_usage_cache() -> TtlCache[GasUsage]:
@@ -69,6 +79,7 @@ class Core:
     meters: Meters = field(default_factory=Meters)
     traces: Tracer = NULL_TRACER
     totals_cache: TtlCache[PaymentTotals] = field(default_factory=_create_totals_cache)
+    statement_cache: TtlCache[StatementData] = field(default_factory=_create_statement_cache)
     usage_cache: TtlCache[GasUsage] = field(
         default_factory=_create_usage_cache
     )  # in this hour, by chain
@@ -79,6 +90,8 @@ class Core:
     # ids of keys and app ids that do not work while the test accounts are off
     disabled_ids: frozenset[str] = frozenset()
     blocklist: Blocklist = field(default_factory=Blocklist)
+    key_uses: KeyUses = field(default_factory=KeyUses)
+    sign_in_failures: SignInFailures = field(default_factory=SignInFailures)
     cipher: Cipher = field(default_factory=Cipher)
     prices: PriceSource = field(default_factory=lambda: FixedPrices({}))
     # the faults of the installation's public view, in sentences

@@ -21,6 +21,7 @@ from florin_server.app.app import build_app, build_core
 from florin_server.app.chains import connected, prices
 from florin_server.app.core import App, Core
 from florin_server.app.home import InstallationSecrets, SetupError, StateFolder
+from florin_server.app.housekeeping.records import record_start
 from florin_server.app.housekeeping.store_time import set_to_store_time
 from florin_server.app.role import FULL_ROLE, InheritedSockets, ProcessRole
 from florin_server.app.sandbox import RunningEmbeddedChain
@@ -215,6 +216,7 @@ class _ServerStarter:
     async def start(
         self, role: ProcessRole, staff: WorkerSet, listener: socket.socket | None
     ) -> _RunningServers:
+        await record_start(self.app)
         grpc = await self._start_grpc(role)
         workers = BackgroundTasks(self.app, staff)
         workers.is_starting = self.defers_ready

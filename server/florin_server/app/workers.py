@@ -16,20 +16,24 @@ from florin_server.app.core import App, Core
 from florin_server.app.housekeeping.finish_upgrade import finish_upgrade
 from florin_server.app.housekeeping.prices import follow_prices
 from florin_server.app.housekeeping.quarantine import maintain_quarantine
+from florin_server.app.housekeeping.records import store_last_records, store_records
 from florin_server.app.housekeeping.store_time import follow_store_time
 from florin_server.app.housekeeping.watch_store import watch_store
 from florin_server.app.process_bus import jobs as process_bus
 from florin_server.base import logs
 from florin_server.db.engine.query import StoreError
+from florin_server.domain.errors import ApiError
 from florin_server.domain.settlement.lease import name_holder
 from florin_server.features.icons.worker import delete_old_icons, fetch_icons
-from florin_server.features.monitoring.worker import ConditionReportWorker
-from florin_server.features.webhooks.worker import WebhookDeliverer
+from florin_server.features.monitoring.worker.conditions import ConditionReportWorker
+from florin_server.features.monitoring.worker.node_history import NodeHistoryWorker
+from florin_server.features.webhooks.worker import WebhookDeliverer, delete_old_hours
 from florin_server.money.ledger.worker import BookKeeper
 from florin_server.money.payments.worker import (
     delete_due_data,
     delete_lapsed_keys,
     delete_old_gas,
+    delete_old_records,
     expire_payments,
 )
 from florin_server.money.payouts.store import payouts
@@ -130,6 +134,10 @@ class BackgroundTasks:
         for task in self.tasks:
             with suppress(asyncio.CancelledError):
                 await task
+        try:
+            await store_last_records(self._app)
+        except (StoreError, ApiError) as error:
+            _log.warning("the last uses of API keys could not be stored: %s", error)
         for key in self._worker_set.list_keys():
             # otherwise other processes wait until it lapses
             try:
@@ -155,16 +163,20 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
             delete_due_data,
             delete_old_gas,
             delete_old_icons,
+            delete_old_records,
+            delete_old_hours,
         )
         if staff.runs_workers
         else ()
     )
     steady: dict[str, Callable[[], Awaitable[None]]] = {
         **{work.__name__: partial(work, app) for work in tidy},
+        "store_records": partial(store_records, app),
         "keep_quarantine": partial(maintain_quarantine, app),
         "follow_store_time": partial(follow_store_time, app),
         "watch_store": partial(watch_store, app),
         "report_conditions": ConditionReportWorker(app).run,
+        "record_node_history": NodeHistoryWorker(app).run,
         "follow_payments": app.notifier.payments.sweep,
         "follow_payouts": partial(
             app.notifier.payouts.sweep,

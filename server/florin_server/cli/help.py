@@ -15,8 +15,8 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Merchants": ("partners", "merchants", "webhooks", "listen", "customers"),
     "Keys": ("keys", "wallets", "receipt-keys", "versions"),
     "Chains": ("chain", "executors", "leases", "faults"),
-    "Money": ("ledger", "payouts", "sanctions", "export"),
-    "Operations": ("doctor", "quarantine", "store", "migrate", "completion"),
+    "Money": ("ledger", "payouts", "sanctions", "report", "export"),
+    "Operations": ("doctor", "audit", "quarantine", "store", "migrate", "completion"),
 }
 _OTHER_SECTION: Final = "Commands"
 _PLACEHOLDERS: Final = {

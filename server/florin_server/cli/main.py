@@ -11,7 +11,9 @@ from typing import Annotated
 import typer
 
 from florin_server.cli.accounts import commands as accounts
+from florin_server.cli.audit import commands as audit
 from florin_server.cli.chains import commands as chains
+from florin_server.cli.exports import commands as exports
 from florin_server.cli.options import (
     CommandGroup,
     GrpcPort,
@@ -429,6 +431,7 @@ def export(  # noqa: PLR0917  (typer gives them by name)
         command.export_from_server(server, options, tls=tls, ca=ca)
 
 
+app.command()(exports.report)
 app.command("listen")(webhooks.listen)
 app.command("trigger")(webhooks.trigger)
 app.command()(receipts.verify_receipt)
@@ -449,6 +452,16 @@ def completion(
     command.print_script(shell, COMPLETION_VARIABLE)
 
 
-for _module in (accounts, chains, payments, receipts, screening, service_commands, store, webhooks):
+for _module in (
+    accounts,
+    audit,
+    chains,
+    payments,
+    receipts,
+    screening,
+    service_commands,
+    store,
+    webhooks,
+):
     for _name, _group in _module.GROUPS.items():
         app.add_typer(_group, name=_name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
@@ -113,6 +114,15 @@ def usage_error(message: str) -> NoReturn:
 def format_mode(*, live: bool) -> str:
     """Return the name of the mode: live or test."""
     return "live" if live else "test"
+
+
+def format_age(at: Timestamp) -> str:
+    """Format how long ago a time was, e.g. 4 min ago."""
+    seconds = max(0, int(time.time()) - at.seconds)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size} {unit} ago"
+    return "now"
 
 
 def format_minute(message: Message, member: str) -> str:

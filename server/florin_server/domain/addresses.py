@@ -17,6 +17,15 @@ def get_peer_network(peer: str) -> str:
     return _parse_network(peer.rpartition(":")[0] or peer)
 
 
+def get_peer_address(peer: str) -> str:
+    """Return the address of a gRPC peer, without its port; the kind of a local peer."""
+    kind, _, rest = (peer.rpartition(":")[0] or peer).partition(":")
+    try:
+        return str(ipaddress.ip_address(unquote(rest).strip("[]")))
+    except ValueError:
+        return kind
+
+
 @lru_cache(maxsize=_CACHED_MAX)
 def _parse_network(place: str) -> str:
     kind, _, rest = place.partition(":")

@@ -14,6 +14,8 @@ MINOR_UNITS_MAX = 10**18
 # beyond any purchase, in whole units of the reference currency
 REFERENCE_CURRENCY = "USD"
 REFERENCE_UNITS_MAX = 100_000_000
+# decimals of rates
+RATE_PLACES = 8
 _DECIMALS_MAX = 255  # a token contract states its decimals in one byte
 _FIAT_UNIT = re.compile(r"iso4217/([A-Z]{3})")
 _NEARLY_FIAT = re.compile(r"(?:iso-?4217[/:])?([a-z]{3})", re.ASCII | re.IGNORECASE)
@@ -163,12 +165,24 @@ def convert_up(value: int, from_decimals: int, to_decimals: int) -> int:
     return -(-value * per_whole_after // per_whole_before)
 
 
+def compute_rate(requested: int, requested_decimals: int, paid: int, paid_decimals: int) -> int:
+    """Return the requested units per whole unit of what is paid, times 10**RATE_PLACES.
+
+    Both amounts are in minor units. Rounded half up; ZeroDivisionError if nothing is paid.
+    """
+    # minor units per minor unit, moved by the difference of decimals
+    shift = paid_decimals - requested_decimals + RATE_PLACES
+    top, bottom = requested * 10 ** max(shift, 0), paid * 10 ** max(-shift, 0)
+    rate: int = (2 * top + bottom) // (2 * bottom)
+    return rate
+
+
 def compute_share(value: int, basis_points: int) -> int:
     """Return a share of an amount in hundredths of a percent, rounded up to whole minor units."""
     return -(-value * basis_points // 10_000)
 
 
 def format_minor_units(value: int, decimals: int) -> str:
-    """Return minor units as whole units for people, with every decimal, for any size."""
-    digits = str(value).rjust(decimals + 1, "0")
-    return f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits
+    """Return minor units as whole units for people, with every decimal, for any size and sign."""
+    sign, digits = "-" if value < 0 else "", str(abs(value)).rjust(decimals + 1, "0")
+    return sign + (f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits)

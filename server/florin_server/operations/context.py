@@ -10,6 +10,7 @@ from florin_server.domain.health import ConditionTracker
 from florin_server.operations.process import ProcessName, StoreHealth, WorkerFailures
 from florin_server.operations.roles import KeySender, LeasedWorker
 from florin_server.operations.service.quarantine import Quarantine
+from florin_server.operations.service.sign_in_failures import SignInFailures
 
 
 class QuarantineContext(Protocol):
@@ -42,6 +43,14 @@ class OperationsContext(Protocol):
     @property
     def check_exposure(self) -> Callable[[], Mapping[ConditionName, str]]:
         """Return what finds the faults of the public view."""
+
+
+class SignInContext(Protocol):
+    """Failed sign-ins."""
+
+    @property
+    def sign_in_failures(self) -> SignInFailures:
+        """Return the failures that are not recorded yet."""
 
 
 class WorkerContext(Protocol):

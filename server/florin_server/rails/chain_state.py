@@ -9,6 +9,7 @@ from typing import Final
 
 from florin_server.domain.health import ConditionTracker
 from florin_server.domain.settlement.pace import ChainPace
+from florin_server.domain.settlement.runway import Runway, format_runway
 from florin_server.domain.settlement.settle_times import SettleTimes, compute_promise_s
 from florin_server.rails.types import GasShortage, is_unfunded
 
@@ -40,7 +41,8 @@ class ChainState:
     `funds_read_at_us` (steady µs; None if they were not checked), `funds_refresh` is the latest
     check, and `funding_problem` says in a sentence that none of them can pay for another payment.
     `pace` is the pace of its blocks (None before a measurement), `settle_times` the durations of
-    its newest payments.
+    its newest payments. `runways` say by executor (CAIP-10) how long its coin lasts, as of
+    `runways_read_at_us` (steady µs; None if they were not read).
     """
 
     conditions: ConditionTracker
@@ -56,6 +58,8 @@ class ChainState:
     paying_blocks: Mapping[str, int] = field(default_factory=dict)
     pace: ChainPace | None = None
     settle_times: SettleTimes = field(default_factory=SettleTimes)
+    runways: Mapping[str, Runway] = field(default_factory=dict)
+    runways_read_at_us: int | None = None
 
     def get_promised_s(self, eta_s: int, guess_s: int) -> float:
         """Return the seconds to promise where the settings promise `eta_s`.
@@ -63,6 +67,16 @@ class ChainState:
         `guess_s` is what they promise for the chain's shortest way to pay.
         """
         return compute_promise_s(eta_s, guess_s, self.settle_times.median_s)
+
+    def describe_shortages(self) -> list[str]:
+        """Return which keys run out of coin, and how long the coin of the chain's keys lasts."""
+        texts = [shortage.text for shortage in self.shortages]
+        lasting = {
+            runway.account: f"{runway.account} has coin for {format_runway(runway)}"
+            for runway in self.runways.values()
+            if runway.items_left is not None
+        }
+        return [*texts, *lasting.values()] if texts else []
 
     def record_funds(self, shortages: Sequence[GasShortage], senders: int, steady_us: int) -> None:
         """Store which of so many keys run out of coin, as of a time."""

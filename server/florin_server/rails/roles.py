@@ -9,6 +9,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from florin_server.domain.accounts.destinations import AssetAccount
+from florin_server.domain.node_hours import NodeActivity
 from florin_server.domain.payments.payment import (
     FreeNonce,
     PaymentOption,
@@ -252,6 +253,15 @@ class NodeConnections(Protocol):
 
     def list_states(self) -> Sequence[NodeState]:
         """Return the state of each node, in the order of preference.
+
+        None for a node of this process.
+        """
+
+    def record_checks(self) -> None:
+        """Count whether each node is in use now."""
+
+    def take_activities(self) -> Mapping[str, NodeActivity]:
+        """Return by node what was observed since the last time.
 
         None for a node of this process.
         """

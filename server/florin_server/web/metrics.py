@@ -41,6 +41,7 @@ from florin_server.rails.context import ChainContext
 from florin_server.rails.types import NodeState
 from florin_server.settings.context import SettingsContext
 from florin_server.web import process_metrics
+from florin_server.web.metric_labels import STORE_METRICS
 
 
 class _Context(
@@ -69,53 +70,6 @@ _SEVERITY = {state: float(place) for place, state in enumerate(ConditionState)}
 # the state of payments that wait for the operator's verdict only
 _HELD_STATE = "held"
 _LabeledItem = tuple[tuple[str, ...], _T]
-# gauges that are read from the store, and left out while it is not available
-STORE_METRICS = frozenset(
-    {
-        "payments",
-        "payments_blocked",
-        "payments_processing",
-        "payment_oldest_unfinished_seconds",
-        "payout_oldest_owed_seconds",
-        "payouts_owed",
-        "executor_open_transactions",
-        "executor_paused",
-        "chain_hour_failed_gas",
-        "chain_hour_opened_gas",
-        "chain_payers_paused",
-        "chain_payments_paused",
-        "chain_payments_given_up",
-        "webhooks_waiting",
-        "webhook_oldest_undelivered_seconds",
-        "webhook_endpoints_paused",
-    }
-)
-
-# the meaning of each label, and the bound of its values
-LABELS: Mapping[str, str] = {
-    "version": "of Florin",
-    "protocol": "`rest` or `grpc`",
-    "method": "RPC as `Service.Method`, or path template of a page; empty for unknown paths",
-    "code": "HTTP status of REST (499: the client disconnected first), status name of gRPC",
-    "status": "status of a payment or a payout, as in [states](states.md)",
-    "chain": "CAIP-2 id of a chain of the settings",
-    "node": "position among the nodes of a chain, from 1",
-    "host": "host of a node, without the rest of its address",
-    "account": "CAIP-10 account of the installation",
-    "executor": "CAIP-10 account that sends",
-    "asset": "CAIP-19 id of an asset in the ledger",
-    "condition": "one of the [conditions](conditions.md)",
-    "limit": "limit that refused a call, by the beginning of its name in `[limits]` of the "
-    "[settings](settings.md#limits), or the reason of a gas budget",
-    "outcome": "of a transaction: `succeeded`, `reverted`, `replaced`; of a payout's: `done`, "
-    "`again` (it is sent once more), `unproven` (the operator must resolve it); of an exchange of "
-    "limits: `done`, `failed`; of a delivery attempt: `delivered`, `failed`",
-    "hint": "`sent`, `heard`, `dropped` (the store was not available, or too many waited), "
-    "`ignored` (another version, or malformed)",
-    "lease": "`relayer:` and the sending account",
-    "pool": "use of the connections: `read`, `survey` (many rows) or `write`",
-    "holder": "holder of a stream or poll: `merchant`, `key`, `app`, `page`, `nobody` (health)",
-}
 
 
 class _GaugeTable(NamedTuple, Generic[_T]):
@@ -324,6 +278,36 @@ _EXECUTORS = _GaugeTable[ExecutorStatus](
         ),
     ),
 )
+_RUNWAY_ITEMS = _GaugeTable[int](
+    ("executor",),
+    lambda f: [
+        ((executor,), runway.items_left)
+        for executor, runway in f.runways.items()
+        if runway.items_left is not None
+    ],
+    (
+        (
+            "executor_runway_payments",
+            "payments and payouts that the coin pays for, at the cost of the newest transactions",
+            float,
+        ),
+    ),
+)
+_RUNWAY_TIMES = _GaugeTable[int](
+    ("executor",),
+    lambda f: [
+        ((executor,), runway.seconds_left)
+        for executor, runway in f.runways.items()
+        if runway.seconds_left is not None
+    ],
+    (
+        (
+            "executor_runway_seconds",
+            "time for which the coin lasts, at the pace of the newest transactions",
+            float,
+        ),
+    ),
+)
 _OWED_PAYOUTS = _GaugeTable[int](
     ("chain", "status"),
     lambda f: [((group.chain_id, group.state), group.count) for group in f.backlog.payouts],
@@ -394,6 +378,8 @@ _TABLES: tuple[_GaugeTable[Any], ...] = (
     _CHAIN_CONDITIONS,
     _NODES,
     _EXECUTORS,
+    _RUNWAY_ITEMS,
+    _RUNWAY_TIMES,
     _OWED_PAYOUTS,
     _BOOKS,
     _WALLETS,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 import sys
 import threading
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,16 +18,9 @@ from florin_server.app.home import SetupError
 from florin_server.app.sandbox import NOT_INSTALLED
 from florin_server.settings import Settings
 
-from tests.support.command import PATIENCE_S
+from tests.support.command import PATIENCE_S, ROOT, Process, make_environment
 
-# as if neither was installed
-COMMAND = """
-import sys
-sys.modules["florin_sandbox"] = sys.modules["eth"] = None
-sys.argv = ["florin", *sys.argv[1:]]
-from florin_server.cli import main
-main()
-"""
+MODULE = "tests.support.without_sandbox"
 CHAIN = """
 [[chains]]
 chain_id = 84532
@@ -58,13 +50,12 @@ NEEDS_CHAINS = {
 }
 
 
-def start(home: Path, *words: str, **changes: str) -> subprocess.Popen[str]:
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("FLORIN_")}
-    ports = {"FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
+def start_fresh(*words: str, home: Path, **changes: str) -> subprocess.Popen[str]:
+    """Start a command in a process that has loaded nothing of Florin."""
     return subprocess.Popen(
-        [sys.executable, "-c", COMMAND, *words],
-        cwd=home,
-        env={**clean, **ports, "FLORIN_HOME": str(home), **changes},
+        [sys.executable, "-m", *words],
+        cwd=ROOT,
+        env=make_environment(home, changes),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -73,9 +64,9 @@ def start(home: Path, *words: str, **changes: str) -> subprocess.Popen[str]:
 
 
 @contextmanager
-def serving(home: Path, **changes: str) -> Iterator[str]:
+def serving(begin: Callable[..., Process], home: Path, **changes: str) -> Iterator[str]:
     """Yield the output of a service that answers; it ends well."""
-    process = start(home, "serve", **changes)
+    process = begin(MODULE, "serve", home=home, **changes)
     watchdog = threading.Timer(PATIENCE_S, process.kill)
     watchdog.start()
     try:
@@ -104,35 +95,36 @@ def ask(text: str, path: str) -> int:
 
 
 def test_service_without_chains_starts(tmp_path):
-    with serving(tmp_path, FLORIN_DEMO="false") as text:
+    with serving(start_fresh, tmp_path, FLORIN_DEMO="false") as text:
         assert ask(text, "/readyz") == 200
         assert "Test chain" not in text
 
 
-def test_service_on_a_test_network_starts_without_embedded_chains(tmp_path):
+def test_service_on_a_test_network_starts_without_embedded_chains(tmp_path, forks):
     (tmp_path / "florin.toml").write_text(CHAIN)
-    with serving(tmp_path) as text:
+    with serving(forks.module, tmp_path) as text:
         assert ask(text, "/healthz") == 200
         assert "Test chain" not in text
 
 
 @pytest.mark.parametrize("words", NEEDS_CHAINS, ids=" ".join)
-def test_command_that_needs_embedded_chains_says_what_to_install(tmp_path, words):
-    _, errors = (process := start(tmp_path, *words)).communicate(timeout=PATIENCE_S)
+def test_command_that_needs_embedded_chains_says_what_to_install(tmp_path, forks, words):
+    process = forks.module(MODULE, *words, home=tmp_path)
+    _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 1
     assert " ".join(errors.split()) == f"{NEEDS_CHAINS[words]}: {NOT_INSTALLED}"
     assert "install florin-sandbox, or add a chain with `florin chain add`" in NOT_INSTALLED
 
 
-def test_explicitly_enabled_embedded_chains_are_not_left_out(tmp_path):
+def test_explicitly_enabled_embedded_chains_are_not_left_out(tmp_path, forks):
     (tmp_path / "florin.toml").write_text(CHAIN)
-    process = start(tmp_path, "serve", FLORIN_DEMO="true")
+    process = forks.module(MODULE, "serve", home=tmp_path, FLORIN_DEMO="true")
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, NOT_INSTALLED in " ".join(errors.split())) == (1, True)
 
 
 def test_commands_of_the_sandbox_are_listed_without_it(tmp_path):
-    text, _ = start(tmp_path, "--help").communicate(timeout=PATIENCE_S)
+    text, _ = start_fresh(MODULE, "--help", home=tmp_path).communicate(timeout=PATIENCE_S)
     listed = set(re.findall(r"^  ([\w-]+)  ", text, re.MULTILINE))
     assert {"demo", "faults", "lab", "simulate"} <= listed
 

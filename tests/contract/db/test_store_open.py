@@ -16,6 +16,7 @@ from florin_server.accounts.store import (
     credential_checks,
     customers,
     destinations,
+    key_uses,
     keys,
     merchants,
     pins,
@@ -33,8 +34,11 @@ from florin_server.features.exports.store import money_out as exports_money_out
 from florin_server.features.exports.store import payments as exports_payments
 from florin_server.features.exports.store import transactions as exports_transactions
 from florin_server.features.exports.store import watched as exports_watched
+from florin_server.features.monitoring.store import node_hours, runways
 from florin_server.features.receipts import store as receipt_keys
+from florin_server.features.reports.store import journals as report_journals
 from florin_server.features.webhooks.store import claims, deliveries, endpoints, replays
+from florin_server.features.webhooks.store import health as webhook_health
 from florin_server.idempotency.store import key_leases as key_turns
 from florin_server.idempotency.store import responses as idempotency
 from florin_server.limits import store as sharing
@@ -48,6 +52,7 @@ from florin_server.money.payments.store import (
     payments,
     simulation,
 )
+from florin_server.money.payments.store import notes as payment_notes
 from florin_server.money.payouts.store import held_money
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import (
@@ -57,13 +62,14 @@ from florin_server.money.settlement.store import (
     settlement_items,
     token_accounts,
 )
-from florin_server.operations.store import executors, leases
+from florin_server.operations.store import audit_log, executors, leases
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
 
 from tests.support.store_factories import create_payment, open_engine_store, run_pragma
 
 OPERATIONS = (
+    audit_log,
     claims,
     collected_data,
     customers,
@@ -78,20 +84,26 @@ OPERATIONS = (
     gas,
     chain_txs,
     key_turns,
+    key_uses,
     keys,
     leases,
     ledger,
     merchants,
+    node_hours,
     offered_options,
     outbox,
     new_options,
     payment_outcomes,
     payments,
     pins,
+    payment_notes,
     token_accounts,
+    webhook_health,
     receipt_keys,
     refunds,
+    report_journals,
     replays,
+    runways,
     sharing,
     sign_outs,
     blocklists,
@@ -134,6 +146,7 @@ READS_ALL = {
     "held_money_ALL",
     "keys_APPS",
     "keys_HAS_LIVE_KEY",
+    "key_uses_LIST",
     "keys_KEYS",
     "leases_FREE",
     "leases_LIST",
@@ -142,6 +155,8 @@ READS_ALL = {
     "limits_PROCESSES",
     "merchants_ANY_PARTNER",
     "merchants_PARTNERS",
+    "node_hours_FORGET",
+    "node_hours_LIST",
     "receipts_ALL",
     "receipts_LOCK",
     "screening_LISTS",
@@ -300,7 +315,7 @@ def test_no_operation_reads_a_whole_table(plans, name):
         *("exports_transactions_LAST", "exports_transactions_RANGE", "buyer_data_ALL"),
         *("exports_money_out_PAYOUTS", "exports_money_out_REFUNDS", "events_EVENTS"),
         *("replays_OF_PARTNER", "replays_OF_MERCHANT", "replays_REFUNDED"),
-        *("replays_SETTLED", "books_DEBIT_PAGE", "books_CREDIT_PAGE"),
+        *("replays_SETTLED", "books_DEBIT_PAGE", "books_CREDIT_PAGE", "journals_PAGE"),
     ],
 )
 def test_ordered_query_needs_no_sort(plans, name):

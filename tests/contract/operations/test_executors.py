@@ -119,6 +119,36 @@ async def test_accepted_payments_wait_while_their_executor_is_paused(service, re
         assert await chain.balance(wallet.address) == held - PRICE
 
 
+async def test_executor_reports_how_long_its_coin_lasts(service, rest, chain, wallet):
+    async with open_operator(service) as operator:
+        before = (await executor_of(operator)).runway
+        assert (before.transactions, before.HasField("items_left")) == (0, False)
+        payment_id, option = await offered(rest, wallet)
+        await confirmed(rest, wallet, payment_id, option)
+        await follow_payment(rest, payment_id)
+        # figures are at most a minute old
+        service.app.clock.advance(61)
+
+        async def settled() -> bool:
+            return (await executor_of(operator)).runway.transactions == 1
+
+        await wait_until(settled)
+        executor = await executor_of(operator)
+        runway = executor.runway
+        assert (runway.account, runway.items) == (executor.id, 1)
+        assert runway.asset == "eip155:31337/slip44:60"
+        cost = int(runway.transaction_cost)
+        assert 0 < cost < int(runway.balance)
+        assert runway.items_left == int(runway.balance) // cost
+        assert not runway.HasField("seconds_left")
+        service.app.clock.advance(3600)
+
+        async def paced() -> bool:
+            return (await executor_of(operator)).runway.HasField("seconds_left")
+
+        await wait_until(paced)
+
+
 async def test_a_pause_survives_a_restart(tmp_path, session):
     wallet = EvmTestWallet()
     async with run_service(tmp_path / "home") as service, open_operator(service) as operator:

@@ -122,6 +122,17 @@ def test_loaded_server_modules_are_detected(tmp_path):
     assert {"florin_server.db", "florin_server.rails", "sqlalchemy", "aiohttp"} <= results
 
 
+def test_server_loads_no_wallet_library():
+    """It would be a sixth of the start; only keystores and test payments need it."""
+    code = "import florin_server.app.service, sys; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    modules = done.stdout.split()
+    assert "florin_server.money.payments.service.panel_wallet" in modules
+    assert "eth_account" not in modules
+
+
 def test_version_is_printed(tmp_path):
     assert run_florin("--version", home=tmp_path / "home").out == f"florin {__version__}\n"
 

@@ -19,6 +19,7 @@ from florin_sandbox import demo_accounts
 from florin_server.cli.main import app
 from florin_server.settings import Settings
 
+from tests.support import syntax
 from tests.support.documents import DOCUMENTS, GENERATED, ROOT, read_document, read_prose
 from tools import noun_index
 
@@ -88,7 +89,7 @@ def test_no_function_is_too_long_to_read(modules):
     lengths = {
         f"{path.relative_to(ROOT)}:{node.lineno} {node.name}": node.end_lineno - node.lineno + 1
         for path in modules
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in syntax.walk_statements(ast.parse(path.read_text()))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     }
     assert {name: lines for name, lines in lengths.items() if lines > FUNCTION_LINES_MAX} == {}
@@ -109,7 +110,7 @@ def test_every_module_has_a_docstring(modules):
         str(path.relative_to(ROOT))
         for path in modules
         if path.relative_to(ROOT).parts[0] in {"client", "examples", "gateway", "sandbox", "server"}
-        if not ast.get_docstring(ast.parse(path.read_text()))
+        if not syntax.get_docstring(path.read_text())
     ]
     assert silent == []
 
@@ -192,6 +193,7 @@ def test_every_document_is_read():
         *(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")),
         *(path.name for path in ROOT.glob("*.md")),
         *(str(path.relative_to(ROOT)) for path in ROOT.glob("client/*.md")),
+        *(str(path.relative_to(ROOT)) for path in ROOT.glob("client/typescript/*.md")),
     }
     created = {name for name in there if name.startswith(GENERATED)}
     assert sorted(DOCUMENTS) == sorted(there - created - {"CHANGELOG.md"})
@@ -344,7 +346,7 @@ def test_every_test_is_in_a_folder_of_its_noun():
 
 def list_inner_uses(path: Path) -> Iterator[str]:
     """Yield what an end-to-end test uses that no caller, operator or wallet could."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in syntax.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Attribute):
             by_others = not (isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"})
             if node.attr == "app" or (by_others and re.match("_[^_]", node.attr)):

@@ -8,11 +8,13 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.support.syntax import walk_statements
+
 TESTS = Path(__file__).parents[2]
 
 
 def imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in walk_statements(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
         elif isinstance(node, ast.Import):

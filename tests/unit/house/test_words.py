@@ -27,6 +27,17 @@ def test_public_class_names_are_unique_in_each_package():
 )
 def test_every_use_of_a_name_counts(code):
     assert list(words.names_in(ast.parse(code))).count("told") == 1
+    assert words.has_banned_name(code)
+
+
+@pytest.mark.parametrize(
+    "docstring", ['"""What it does."""', "r'''\n    The same of a list.\n    '''", "'Who calls.'"]
+)
+def test_every_banned_beginning_of_a_docstring_is_noticed(docstring):
+    code = f"def f():\n    {docstring}\n"
+    assert len([*words.docstrings_in(ast.parse(code))]) == 1
+    assert words.has_banned_docstring(code)
+    assert not words.has_banned_docstring("def f():\n    'Return the same.'\n")
 
 
 def test_name_of_another_package_does_not_count():

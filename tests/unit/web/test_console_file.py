@@ -18,7 +18,8 @@ NUMBERS = ("amount", "asset_amount", "rate", "fee", "net", "refund_amount")
 HEADER = (
     "payment_id,merchant_id,merchant,reference_id,status,live,amount,currency,asset_amount,asset,"
     "asset_id,rate,fee,net,refund_status,refund_amount,refunded_at,payer,wallet,network,"
-    "transaction,created_at,last_updated_at,settled_at,refunds"
+    "transaction,created_at,last_updated_at,settled_at,refunds,"
+    "fee_asset,net_asset,refund_asset"
 )
 
 
@@ -88,6 +89,17 @@ def test_amounts_and_their_units_have_columns_of_their_own():
         "succeeded",
         "2027-01-15T08:01:00.000Z",
     )
+
+
+def test_each_amount_has_its_unit_where_it_has_a_value():
+    (paid, waiting) = read(
+        row(token_amount=token(32_550_000), refunds=[part(5_000_000)]),
+        row("REQUIRES_ACTION"),
+    )
+    for name in ("fee", "net", "refund_amount"):
+        unit = f"{name.removesuffix('_amount')}_asset"
+        assert (bool(paid[name]), paid[unit]) == (True, paid["asset"])
+        assert (waiting[name], waiting[unit]) == ("", "")
 
 
 def test_refunds_of_a_payment_have_their_sum_and_each_amount():

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 from florin_server.base.clock import TestClock
-from florin_server.web.console.session import SessionManager
-from florin_server.web.console.site import parse_return_path
+from florin_server.web.console.paths import parse_return_path
+from florin_server.web.console.session import IDLE_S, SessionManager
+from florin_server.web.console.shell import Shell
 from florin_server.web.forms import is_same_origin_form
 from grpc_rest_gateway.plain import PlainRequest
 
@@ -120,3 +121,51 @@ def test_a_way_back_is_a_path_of_the_console(text):
     assert parse_return_path(text) == text
     for wrong in (f"https://evil.example{text}", f"//evil.example{text}", f"\\{text}", f"x{text}"):
         assert parse_return_path(wrong) == "/console"
+
+
+def test_cookie_holds_the_sessions_of_several_keys_the_chosen_one_first():
+    manager = sessions()
+    first = manager.start("Key00001", HOST, live=False)
+    both = first.add(manager.start("Key00002", HOST, live=True))
+    _, header = manager.build_session_cookie(both, build_request())
+    cookie = header.decode().partition(";")[0]
+    session = manager.find(build_request(cookie=cookie))
+    assert session is not None
+    assert [each.holder for each in session.list_all()] == ["Key00002", "Key00001"]
+    chosen = session.choose("Key00001")
+    assert chosen is not None
+    assert [each.holder for each in chosen.list_all()] == ["Key00001", "Key00002"]
+    assert session.choose("Key00003") is None
+    assert chosen.remove("Key00001") == session.list_all()[0]
+    assert first.remove("Key00001") is None
+    # each has tokens of its own, and a session of its own
+    tokens = {manager.derive_csrf_token(each) for each in session.list_all()}
+    assert len(tokens) == 2
+    owner = manager.find_form_owner(session, manager.derive_csrf_token(first))
+    assert owner is not None
+    assert owner.holder == "Key00001"
+    assert manager.find_form_owner(session, manager.derive_csrf_token(session)) is None
+
+
+def test_cookie_of_a_single_key_is_read_by_older_releases():
+    assert len(sessions().start("Key00001", HOST, live=False).to_fields()) == 7
+
+
+def test_expired_sessions_among_the_others_are_dropped():
+    clock = TestClock(1_800_000_000_000_000)
+    manager = sessions(clock=clock)
+    first = manager.start("Key00001", HOST, live=False)
+    clock.advance(60)
+    both = first.add(manager.start("Key00002", HOST, live=True))
+    _, header = manager.build_session_cookie(both, build_request())
+    cookie = header.decode().partition(";")[0]
+    clock.advance(IDLE_S - 60)
+    session = manager.find(build_request(cookie=cookie))
+    assert session is not None
+    assert session.remaining == ()
+
+
+@pytest.mark.parametrize(("count", "text"), [(0, ""), (1, "1"), (99, "99"), (100, "99+")])
+def test_count_beside_a_page_is_bounded(count, text):
+    assert Shell(waiting={"/console/held": count}).get_count("/console/held") == text
+    assert Shell().get_count("/console/held") == ""

@@ -98,6 +98,7 @@ class MerchantRecord(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     SUPPORT_EMAIL_FIELD_NUMBER: _builtins.int
     SUPPORT_URL_FIELD_NUMBER: _builtins.int
+    ACCENT_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Merchant id."""
     name: _builtins.str
@@ -112,6 +113,8 @@ class MerchantRecord(_message.Message):
     """Address for questions of buyers, shown to them; unset if missing."""
     support_url: _builtins.str
     """Page for questions of buyers, shown to them; unset if missing."""
+    accent: _builtins.str
+    """Color of buttons on its checkout page, "#rrggbb"; unset means the operator's."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was created."""
@@ -127,17 +130,22 @@ class MerchantRecord(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         support_email: _builtins.str | None = ...,
         support_url: _builtins.str | None = ...,
+        accent: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "created_at", b"created_at", "icon_url", b"icon_url", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_accent", b"_accent", "_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "accent", b"accent", "created_at", b"created_at", "icon_url", b"icon_url", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "created_at", b"created_at", "email", b"email", "icon_url", b"icon_url", "id", b"id", "name", b"name", "status", b"status", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_accent", b"_accent", "_icon_url", b"_icon_url", "_support_email", b"_support_email", "_support_url", b"_support_url", "accent", b"accent", "created_at", b"created_at", "email", b"email", "icon_url", b"icon_url", "id", b"id", "name", b"name", "status", b"status", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__accent: _TypeAlias = _typing.Literal["accent"]  # noqa: Y015
+    _WhichOneofArgType__accent: _TypeAlias = _typing.Literal["_accent", b"_accent"]  # noqa: Y015
     _WhichOneofReturnType__icon_url: _TypeAlias = _typing.Literal["icon_url"]  # noqa: Y015
     _WhichOneofArgType__icon_url: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url"]  # noqa: Y015
     _WhichOneofReturnType__support_email: _TypeAlias = _typing.Literal["support_email"]  # noqa: Y015
     _WhichOneofArgType__support_email: _TypeAlias = _typing.Literal["_support_email", b"_support_email"]  # noqa: Y015
     _WhichOneofReturnType__support_url: _TypeAlias = _typing.Literal["support_url"]  # noqa: Y015
     _WhichOneofArgType__support_url: _TypeAlias = _typing.Literal["_support_url", b"_support_url"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__accent) -> _WhichOneofReturnType__accent | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__icon_url) -> _WhichOneofReturnType__icon_url | None: ...
     @_typing.overload
@@ -387,6 +395,7 @@ class UpdateMerchantRequest(_message.Message):
     ICON_URL_FIELD_NUMBER: _builtins.int
     SUPPORT_EMAIL_FIELD_NUMBER: _builtins.int
     SUPPORT_URL_FIELD_NUMBER: _builtins.int
+    ACCENT_FIELD_NUMBER: _builtins.int
     merchant_id: _builtins.str
     """Merchant id."""
     merchant_name: _builtins.str
@@ -399,6 +408,10 @@ class UpdateMerchantRequest(_message.Message):
     """Address for questions of buyers; empty (null in JSON) removes it, unset keeps it."""
     support_url: _builtins.str
     """Page for questions of buyers; empty (null in JSON) removes it, unset keeps it."""
+    accent: _builtins.str
+    """Color of buttons on its checkout page, "#rrggbb"; empty (null in JSON) removes it, unset keeps
+    it. The page makes it darker or lighter until its text is readable.
+    """
     def __init__(
         self,
         *,
@@ -408,11 +421,14 @@ class UpdateMerchantRequest(_message.Message):
         icon_url: _builtins.str | None = ...,
         support_email: _builtins.str | None = ...,
         support_url: _builtins.str | None = ...,
+        accent: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_merchant_email", b"_merchant_email", "_merchant_name", b"_merchant_name", "_support_email", b"_support_email", "_support_url", b"_support_url", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_name", b"merchant_name", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_accent", b"_accent", "_icon_url", b"_icon_url", "_merchant_email", b"_merchant_email", "_merchant_name", b"_merchant_name", "_support_email", b"_support_email", "_support_url", b"_support_url", "accent", b"accent", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_name", b"merchant_name", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url", "_merchant_email", b"_merchant_email", "_merchant_name", b"_merchant_name", "_support_email", b"_support_email", "_support_url", b"_support_url", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_id", b"merchant_id", "merchant_name", b"merchant_name", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_accent", b"_accent", "_icon_url", b"_icon_url", "_merchant_email", b"_merchant_email", "_merchant_name", b"_merchant_name", "_support_email", b"_support_email", "_support_url", b"_support_url", "accent", b"accent", "icon_url", b"icon_url", "merchant_email", b"merchant_email", "merchant_id", b"merchant_id", "merchant_name", b"merchant_name", "support_email", b"support_email", "support_url", b"support_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__accent: _TypeAlias = _typing.Literal["accent"]  # noqa: Y015
+    _WhichOneofArgType__accent: _TypeAlias = _typing.Literal["_accent", b"_accent"]  # noqa: Y015
     _WhichOneofReturnType__icon_url: _TypeAlias = _typing.Literal["icon_url"]  # noqa: Y015
     _WhichOneofArgType__icon_url: _TypeAlias = _typing.Literal["_icon_url", b"_icon_url"]  # noqa: Y015
     _WhichOneofReturnType__merchant_email: _TypeAlias = _typing.Literal["merchant_email"]  # noqa: Y015
@@ -423,6 +439,8 @@ class UpdateMerchantRequest(_message.Message):
     _WhichOneofArgType__support_email: _TypeAlias = _typing.Literal["_support_email", b"_support_email"]  # noqa: Y015
     _WhichOneofReturnType__support_url: _TypeAlias = _typing.Literal["support_url"]  # noqa: Y015
     _WhichOneofArgType__support_url: _TypeAlias = _typing.Literal["_support_url", b"_support_url"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__accent) -> _WhichOneofReturnType__accent | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__icon_url) -> _WhichOneofReturnType__icon_url | None: ...
     @_typing.overload

@@ -4,6 +4,8 @@ import grpc
 import warnings
 
 from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
+from florin.v1 import audit_pb2 as florin_dot_v1_dot_audit__pb2
+from florin.v1 import note_pb2 as florin_dot_v1_dot_note__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -96,6 +98,26 @@ class AdminServiceStub:
                 request_serializer=florin_dot_v1_dot_account__pb2.AdvanceTestClockRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_account__pb2.TestClock.FromString,
                 _registered_method=True)
+        self.ListAuditEntries = channel.unary_unary(
+                '/florin.v1.AdminService/ListAuditEntries',
+                request_serializer=florin_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_audit__pb2.ListAuditEntriesResponse.FromString,
+                _registered_method=True)
+        self.CreatePaymentNote = channel.unary_unary(
+                '/florin.v1.AdminService/CreatePaymentNote',
+                request_serializer=florin_dot_v1_dot_note__pb2.CreatePaymentNoteRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_note__pb2.PaymentNote.FromString,
+                _registered_method=True)
+        self.ListPaymentNotes = channel.unary_unary(
+                '/florin.v1.AdminService/ListPaymentNotes',
+                request_serializer=florin_dot_v1_dot_note__pb2.ListPaymentNotesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_note__pb2.ListPaymentNotesResponse.FromString,
+                _registered_method=True)
+        self.UpdatePaymentNote = channel.unary_unary(
+                '/florin.v1.AdminService/UpdatePaymentNote',
+                request_serializer=florin_dot_v1_dot_note__pb2.UpdatePaymentNoteRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_note__pb2.PaymentNote.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -186,6 +208,34 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListAuditEntries(self, request, context):
+        """Lists the audit log of the partner in the mode of the key, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePaymentNote(self, request, context):
+        """Adds a note to a payment.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPaymentNotes(self, request, context):
+        """Lists the notes of a payment, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdatePaymentNote(self, request, context):
+        """Deletes a note of the merchant's side, or restores it within a day.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -248,6 +298,26 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.AdvanceTestClock,
                     request_deserializer=florin_dot_v1_dot_account__pb2.AdvanceTestClockRequest.FromString,
                     response_serializer=florin_dot_v1_dot_account__pb2.TestClock.SerializeToString,
+            ),
+            'ListAuditEntries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditEntries,
+                    request_deserializer=florin_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_audit__pb2.ListAuditEntriesResponse.SerializeToString,
+            ),
+            'CreatePaymentNote': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePaymentNote,
+                    request_deserializer=florin_dot_v1_dot_note__pb2.CreatePaymentNoteRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_note__pb2.PaymentNote.SerializeToString,
+            ),
+            'ListPaymentNotes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPaymentNotes,
+                    request_deserializer=florin_dot_v1_dot_note__pb2.ListPaymentNotesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_note__pb2.ListPaymentNotesResponse.SerializeToString,
+            ),
+            'UpdatePaymentNote': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdatePaymentNote,
+                    request_deserializer=florin_dot_v1_dot_note__pb2.UpdatePaymentNoteRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_note__pb2.PaymentNote.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -575,6 +645,114 @@ class AdminService:
             '/florin.v1.AdminService/AdvanceTestClock',
             florin_dot_v1_dot_account__pb2.AdvanceTestClockRequest.SerializeToString,
             florin_dot_v1_dot_account__pb2.TestClock.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListAuditEntries',
+            florin_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.SerializeToString,
+            florin_dot_v1_dot_audit__pb2.ListAuditEntriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePaymentNote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/CreatePaymentNote',
+            florin_dot_v1_dot_note__pb2.CreatePaymentNoteRequest.SerializeToString,
+            florin_dot_v1_dot_note__pb2.PaymentNote.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPaymentNotes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/ListPaymentNotes',
+            florin_dot_v1_dot_note__pb2.ListPaymentNotesRequest.SerializeToString,
+            florin_dot_v1_dot_note__pb2.ListPaymentNotesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdatePaymentNote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.AdminService/UpdatePaymentNote',
+            florin_dot_v1_dot_note__pb2.UpdatePaymentNoteRequest.SerializeToString,
+            florin_dot_v1_dot_note__pb2.PaymentNote.FromString,
             options,
             channel_credentials,
             insecure,

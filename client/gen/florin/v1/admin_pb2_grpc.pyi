@@ -5,6 +5,8 @@ Accounts that partners manage themselves."""
 
 from collections import abc as _abc
 from florin.v1 import account_pb2 as _account_pb2
+from florin.v1 import audit_pb2 as _audit_pb2
+from florin.v1 import note_pb2 as _note_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
 from grpc import aio as _aio
 import abc as _abc_1
@@ -58,6 +60,14 @@ class AdminServiceStub:
     """Returns the current time of the installation."""
     AdvanceTestClock: _grpc.UnaryUnaryMultiCallable[_account_pb2.AdvanceTestClockRequest, _account_pb2.TestClock]
     """Moves the clock of the installation, and those of its chains, forward for all callers."""
+    ListAuditEntries: _grpc.UnaryUnaryMultiCallable[_audit_pb2.ListAuditEntriesRequest, _audit_pb2.ListAuditEntriesResponse]
+    """Lists the audit log of the partner in the mode of the key, newest first."""
+    CreatePaymentNote: _grpc.UnaryUnaryMultiCallable[_note_pb2.CreatePaymentNoteRequest, _note_pb2.PaymentNote]
+    """Adds a note to a payment."""
+    ListPaymentNotes: _grpc.UnaryUnaryMultiCallable[_note_pb2.ListPaymentNotesRequest, _note_pb2.ListPaymentNotesResponse]
+    """Lists the notes of a payment, oldest first."""
+    UpdatePaymentNote: _grpc.UnaryUnaryMultiCallable[_note_pb2.UpdatePaymentNoteRequest, _note_pb2.PaymentNote]
+    """Deletes a note of the merchant's side, or restores it within a day."""
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -88,6 +98,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Returns the current time of the installation."""
     AdvanceTestClock: _aio.UnaryUnaryMultiCallable[_account_pb2.AdvanceTestClockRequest, _account_pb2.TestClock]  # type: ignore[assignment]
     """Moves the clock of the installation, and those of its chains, forward for all callers."""
+    ListAuditEntries: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListAuditEntriesRequest, _audit_pb2.ListAuditEntriesResponse]  # type: ignore[assignment]
+    """Lists the audit log of the partner in the mode of the key, newest first."""
+    CreatePaymentNote: _aio.UnaryUnaryMultiCallable[_note_pb2.CreatePaymentNoteRequest, _note_pb2.PaymentNote]  # type: ignore[assignment]
+    """Adds a note to a payment."""
+    ListPaymentNotes: _aio.UnaryUnaryMultiCallable[_note_pb2.ListPaymentNotesRequest, _note_pb2.ListPaymentNotesResponse]  # type: ignore[assignment]
+    """Lists the notes of a payment, oldest first."""
+    UpdatePaymentNote: _aio.UnaryUnaryMultiCallable[_note_pb2.UpdatePaymentNoteRequest, _note_pb2.PaymentNote]  # type: ignore[assignment]
+    """Deletes a note of the merchant's side, or restores it within a day."""
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """A partner's merchants, their settlement destinations, and the sandbox."""
@@ -187,5 +205,37 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_account_pb2.TestClock, _abc.Awaitable[_account_pb2.TestClock]]:
         """Moves the clock of the installation, and those of its chains, forward for all callers."""
+
+    @_abc_1.abstractmethod
+    def ListAuditEntries(
+        self,
+        request: _audit_pb2.ListAuditEntriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_audit_pb2.ListAuditEntriesResponse, _abc.Awaitable[_audit_pb2.ListAuditEntriesResponse]]:
+        """Lists the audit log of the partner in the mode of the key, newest first."""
+
+    @_abc_1.abstractmethod
+    def CreatePaymentNote(
+        self,
+        request: _note_pb2.CreatePaymentNoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_note_pb2.PaymentNote, _abc.Awaitable[_note_pb2.PaymentNote]]:
+        """Adds a note to a payment."""
+
+    @_abc_1.abstractmethod
+    def ListPaymentNotes(
+        self,
+        request: _note_pb2.ListPaymentNotesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_note_pb2.ListPaymentNotesResponse, _abc.Awaitable[_note_pb2.ListPaymentNotesResponse]]:
+        """Lists the notes of a payment, oldest first."""
+
+    @_abc_1.abstractmethod
+    def UpdatePaymentNote(
+        self,
+        request: _note_pb2.UpdatePaymentNoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_note_pb2.PaymentNote, _abc.Awaitable[_note_pb2.PaymentNote]]:
+        """Deletes a note of the merchant's side, or restores it within a day."""
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

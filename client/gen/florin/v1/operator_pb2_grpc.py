@@ -4,11 +4,13 @@ import grpc
 import warnings
 
 from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
+from florin.v1 import audit_pb2 as florin_dot_v1_dot_audit__pb2
 from florin.v1 import customer_pb2 as florin_dot_v1_dot_customer__pb2
 from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
 from florin.v1 import lease_pb2 as florin_dot_v1_dot_lease__pb2
 from florin.v1 import ledger_pb2 as florin_dot_v1_dot_ledger__pb2
 from florin.v1 import listing_pb2 as florin_dot_v1_dot_listing__pb2
+from florin.v1 import note_pb2 as florin_dot_v1_dot_note__pb2
 from florin.v1 import partner_pb2 as florin_dot_v1_dot_partner__pb2
 from florin.v1 import payout_pb2 as florin_dot_v1_dot_payout__pb2
 from florin.v1 import quarantine_pb2 as florin_dot_v1_dot_quarantine__pb2
@@ -284,6 +286,11 @@ class OperatorServiceStub:
                 request_serializer=florin_dot_v1_dot_system__pb2.GetSystemStatusRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_system__pb2.GetSystemStatusResponse.FromString,
                 _registered_method=True)
+        self.ListNodeHistory = channel.unary_unary(
+                '/florin.v1.OperatorService/ListNodeHistory',
+                request_serializer=florin_dot_v1_dot_system__pb2.ListNodeHistoryRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_system__pb2.ListNodeHistoryResponse.FromString,
+                _registered_method=True)
         self.CreateWebhookEndpoint = channel.unary_unary(
                 '/florin.v1.OperatorService/CreateWebhookEndpoint',
                 request_serializer=florin_dot_v1_dot_webhook__admin__pb2.CreatePartnerEndpointRequest.SerializeToString,
@@ -323,6 +330,26 @@ class OperatorServiceStub:
                 '/florin.v1.OperatorService/ReplayWebhooksSince',
                 request_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceResponse.FromString,
+                _registered_method=True)
+        self.ListAuditEntries = channel.unary_unary(
+                '/florin.v1.OperatorService/ListAuditEntries',
+                request_serializer=florin_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_audit__pb2.ListAuditEntriesResponse.FromString,
+                _registered_method=True)
+        self.CreatePaymentNote = channel.unary_unary(
+                '/florin.v1.OperatorService/CreatePaymentNote',
+                request_serializer=florin_dot_v1_dot_note__pb2.CreatePaymentNoteRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_note__pb2.PaymentNote.FromString,
+                _registered_method=True)
+        self.ListPaymentNotes = channel.unary_unary(
+                '/florin.v1.OperatorService/ListPaymentNotes',
+                request_serializer=florin_dot_v1_dot_note__pb2.ListPaymentNotesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_note__pb2.ListPaymentNotesResponse.FromString,
+                _registered_method=True)
+        self.UpdatePaymentNote = channel.unary_unary(
+                '/florin.v1.OperatorService/UpdatePaymentNote',
+                request_serializer=florin_dot_v1_dot_note__pb2.UpdatePaymentNoteRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_note__pb2.PaymentNote.FromString,
                 _registered_method=True)
 
 
@@ -667,6 +694,13 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListNodeHistory(self, request, context):
+        """Lists how the nodes of all chains did in the last 48 hours.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CreateWebhookEndpoint(self, request, context):
         """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is returned
         only here.
@@ -719,6 +753,34 @@ class OperatorServiceServicer:
 
     def ReplayWebhooksSince(self, request, context):
         """Sends all events since a time to a webhook endpoint again, page by page.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAuditEntries(self, request, context):
+        """Lists the audit log of the installation, newest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreatePaymentNote(self, request, context):
+        """Adds a note to a payment of any partner.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListPaymentNotes(self, request, context):
+        """Lists the notes of a payment, oldest first.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdatePaymentNote(self, request, context):
+        """Deletes a note of the operator, or restores it within a day.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -962,6 +1024,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     request_deserializer=florin_dot_v1_dot_system__pb2.GetSystemStatusRequest.FromString,
                     response_serializer=florin_dot_v1_dot_system__pb2.GetSystemStatusResponse.SerializeToString,
             ),
+            'ListNodeHistory': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListNodeHistory,
+                    request_deserializer=florin_dot_v1_dot_system__pb2.ListNodeHistoryRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_system__pb2.ListNodeHistoryResponse.SerializeToString,
+            ),
             'CreateWebhookEndpoint': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateWebhookEndpoint,
                     request_deserializer=florin_dot_v1_dot_webhook__admin__pb2.CreatePartnerEndpointRequest.FromString,
@@ -1001,6 +1068,26 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ReplayWebhooksSince,
                     request_deserializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceRequest.FromString,
                     response_serializer=florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceResponse.SerializeToString,
+            ),
+            'ListAuditEntries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditEntries,
+                    request_deserializer=florin_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_audit__pb2.ListAuditEntriesResponse.SerializeToString,
+            ),
+            'CreatePaymentNote': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreatePaymentNote,
+                    request_deserializer=florin_dot_v1_dot_note__pb2.CreatePaymentNoteRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_note__pb2.PaymentNote.SerializeToString,
+            ),
+            'ListPaymentNotes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListPaymentNotes,
+                    request_deserializer=florin_dot_v1_dot_note__pb2.ListPaymentNotesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_note__pb2.ListPaymentNotesResponse.SerializeToString,
+            ),
+            'UpdatePaymentNote': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdatePaymentNote,
+                    request_deserializer=florin_dot_v1_dot_note__pb2.UpdatePaymentNoteRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_note__pb2.PaymentNote.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2284,6 +2371,33 @@ class OperatorService:
             _registered_method=True)
 
     @staticmethod
+    def ListNodeHistory(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListNodeHistory',
+            florin_dot_v1_dot_system__pb2.ListNodeHistoryRequest.SerializeToString,
+            florin_dot_v1_dot_system__pb2.ListNodeHistoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CreateWebhookEndpoint(request,
             target,
             options=(),
@@ -2489,6 +2603,114 @@ class OperatorService:
             '/florin.v1.OperatorService/ReplayWebhooksSince',
             florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceRequest.SerializeToString,
             florin_dot_v1_dot_webhook__pb2.ReplayWebhooksSinceResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditEntries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListAuditEntries',
+            florin_dot_v1_dot_audit__pb2.ListAuditEntriesRequest.SerializeToString,
+            florin_dot_v1_dot_audit__pb2.ListAuditEntriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreatePaymentNote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/CreatePaymentNote',
+            florin_dot_v1_dot_note__pb2.CreatePaymentNoteRequest.SerializeToString,
+            florin_dot_v1_dot_note__pb2.PaymentNote.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListPaymentNotes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListPaymentNotes',
+            florin_dot_v1_dot_note__pb2.ListPaymentNotesRequest.SerializeToString,
+            florin_dot_v1_dot_note__pb2.ListPaymentNotesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdatePaymentNote(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/UpdatePaymentNote',
+            florin_dot_v1_dot_note__pb2.UpdatePaymentNoteRequest.SerializeToString,
+            florin_dot_v1_dot_note__pb2.PaymentNote.FromString,
             options,
             channel_credentials,
             insecure,

@@ -5,11 +5,13 @@ Operations of an installation."""
 
 from collections import abc as _abc
 from florin.v1 import account_pb2 as _account_pb2
+from florin.v1 import audit_pb2 as _audit_pb2
 from florin.v1 import customer_pb2 as _customer_pb2
 from florin.v1 import held_pb2 as _held_pb2
 from florin.v1 import lease_pb2 as _lease_pb2
 from florin.v1 import ledger_pb2 as _ledger_pb2
 from florin.v1 import listing_pb2 as _listing_pb2
+from florin.v1 import note_pb2 as _note_pb2
 from florin.v1 import partner_pb2 as _partner_pb2
 from florin.v1 import payout_pb2 as _payout_pb2
 from florin.v1 import quarantine_pb2 as _quarantine_pb2
@@ -157,6 +159,8 @@ class OperatorServiceStub:
     """Resumes an executor."""
     GetSystemStatus: _grpc.UnaryUnaryMultiCallable[_system_pb2.GetSystemStatusRequest, _system_pb2.GetSystemStatusResponse]
     """Returns the state of the installation."""
+    ListNodeHistory: _grpc.UnaryUnaryMultiCallable[_system_pb2.ListNodeHistoryRequest, _system_pb2.ListNodeHistoryResponse]
+    """Lists how the nodes of all chains did in the last 48 hours."""
     CreateWebhookEndpoint: _grpc.UnaryUnaryMultiCallable[_webhook_admin_pb2.CreatePartnerEndpointRequest, _webhook_pb2.WebhookEndpointSecret]
     """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is returned
     only here.
@@ -175,6 +179,14 @@ class OperatorServiceStub:
     """Sends the changes of a payment to a webhook endpoint again, from a version on."""
     ReplayWebhooksSince: _grpc.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhooksSinceRequest, _webhook_pb2.ReplayWebhooksSinceResponse]
     """Sends all events since a time to a webhook endpoint again, page by page."""
+    ListAuditEntries: _grpc.UnaryUnaryMultiCallable[_audit_pb2.ListAuditEntriesRequest, _audit_pb2.ListAuditEntriesResponse]
+    """Lists the audit log of the installation, newest first."""
+    CreatePaymentNote: _grpc.UnaryUnaryMultiCallable[_note_pb2.CreatePaymentNoteRequest, _note_pb2.PaymentNote]
+    """Adds a note to a payment of any partner."""
+    ListPaymentNotes: _grpc.UnaryUnaryMultiCallable[_note_pb2.ListPaymentNotesRequest, _note_pb2.ListPaymentNotesResponse]
+    """Lists the notes of a payment, oldest first."""
+    UpdatePaymentNote: _grpc.UnaryUnaryMultiCallable[_note_pb2.UpdatePaymentNoteRequest, _note_pb2.PaymentNote]
+    """Deletes a note of the operator, or restores it within a day."""
 
 @_typing.type_check_only
 class OperatorServiceAsyncStub(OperatorServiceStub):
@@ -291,6 +303,8 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Resumes an executor."""
     GetSystemStatus: _aio.UnaryUnaryMultiCallable[_system_pb2.GetSystemStatusRequest, _system_pb2.GetSystemStatusResponse]  # type: ignore[assignment]
     """Returns the state of the installation."""
+    ListNodeHistory: _aio.UnaryUnaryMultiCallable[_system_pb2.ListNodeHistoryRequest, _system_pb2.ListNodeHistoryResponse]  # type: ignore[assignment]
+    """Lists how the nodes of all chains did in the last 48 hours."""
     CreateWebhookEndpoint: _aio.UnaryUnaryMultiCallable[_webhook_admin_pb2.CreatePartnerEndpointRequest, _webhook_pb2.WebhookEndpointSecret]  # type: ignore[assignment]
     """Creates a webhook endpoint of a partner, or of one of its merchants; its secret is returned
     only here.
@@ -309,6 +323,14 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Sends the changes of a payment to a webhook endpoint again, from a version on."""
     ReplayWebhooksSince: _aio.UnaryUnaryMultiCallable[_webhook_pb2.ReplayWebhooksSinceRequest, _webhook_pb2.ReplayWebhooksSinceResponse]  # type: ignore[assignment]
     """Sends all events since a time to a webhook endpoint again, page by page."""
+    ListAuditEntries: _aio.UnaryUnaryMultiCallable[_audit_pb2.ListAuditEntriesRequest, _audit_pb2.ListAuditEntriesResponse]  # type: ignore[assignment]
+    """Lists the audit log of the installation, newest first."""
+    CreatePaymentNote: _aio.UnaryUnaryMultiCallable[_note_pb2.CreatePaymentNoteRequest, _note_pb2.PaymentNote]  # type: ignore[assignment]
+    """Adds a note to a payment of any partner."""
+    ListPaymentNotes: _aio.UnaryUnaryMultiCallable[_note_pb2.ListPaymentNotesRequest, _note_pb2.ListPaymentNotesResponse]  # type: ignore[assignment]
+    """Lists the notes of a payment, oldest first."""
+    UpdatePaymentNote: _aio.UnaryUnaryMultiCallable[_note_pb2.UpdatePaymentNoteRequest, _note_pb2.PaymentNote]  # type: ignore[assignment]
+    """Deletes a note of the operator, or restores it within a day."""
 
 class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     """The operator's calls, over gRPC only. The operator's own listener answers them, and nothing else."""
@@ -706,6 +728,14 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         """Returns the state of the installation."""
 
     @_abc_1.abstractmethod
+    def ListNodeHistory(
+        self,
+        request: _system_pb2.ListNodeHistoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_system_pb2.ListNodeHistoryResponse, _abc.Awaitable[_system_pb2.ListNodeHistoryResponse]]:
+        """Lists how the nodes of all chains did in the last 48 hours."""
+
+    @_abc_1.abstractmethod
     def CreateWebhookEndpoint(
         self,
         request: _webhook_admin_pb2.CreatePartnerEndpointRequest,
@@ -770,5 +800,37 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_webhook_pb2.ReplayWebhooksSinceResponse, _abc.Awaitable[_webhook_pb2.ReplayWebhooksSinceResponse]]:
         """Sends all events since a time to a webhook endpoint again, page by page."""
+
+    @_abc_1.abstractmethod
+    def ListAuditEntries(
+        self,
+        request: _audit_pb2.ListAuditEntriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_audit_pb2.ListAuditEntriesResponse, _abc.Awaitable[_audit_pb2.ListAuditEntriesResponse]]:
+        """Lists the audit log of the installation, newest first."""
+
+    @_abc_1.abstractmethod
+    def CreatePaymentNote(
+        self,
+        request: _note_pb2.CreatePaymentNoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_note_pb2.PaymentNote, _abc.Awaitable[_note_pb2.PaymentNote]]:
+        """Adds a note to a payment of any partner."""
+
+    @_abc_1.abstractmethod
+    def ListPaymentNotes(
+        self,
+        request: _note_pb2.ListPaymentNotesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_note_pb2.ListPaymentNotesResponse, _abc.Awaitable[_note_pb2.ListPaymentNotesResponse]]:
+        """Lists the notes of a payment, oldest first."""
+
+    @_abc_1.abstractmethod
+    def UpdatePaymentNote(
+        self,
+        request: _note_pb2.UpdatePaymentNoteRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_note_pb2.PaymentNote, _abc.Awaitable[_note_pb2.PaymentNote]]:
+        """Deletes a note of the operator, or restores it within a day."""
 
 def add_OperatorServiceServicer_to_server(servicer: OperatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

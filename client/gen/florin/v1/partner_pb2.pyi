@@ -271,6 +271,7 @@ class ApiKey(_message.Message):
     REVOKED_AT_FIELD_NUMBER: _builtins.int
     VERSION_PIN_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
+    LAST_USED_AT_FIELD_NUMBER: _builtins.int
     key_id: _builtins.str
     """Public id of the key."""
     kind: Global___ApiKeyKind.ValueType
@@ -299,6 +300,10 @@ class ApiKey(_message.Message):
     def revoked_at(self) -> _timestamp_pb2.Timestamp:
         """When it was revoked; unset while it is valid."""
 
+    @_builtins.property
+    def last_used_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was last used, to some minutes; unset if no use is recorded."""
+
     def __init__(
         self,
         *,
@@ -312,10 +317,11 @@ class ApiKey(_message.Message):
         revoked_at: _timestamp_pb2.Timestamp | None = ...,
         version_pin: _builtins.str = ...,
         name: _builtins.str = ...,
+        last_used_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "revoked_at", b"revoked_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "last_used_at", b"last_used_at", "revoked_at", b"revoked_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "key_id", b"key_id", "kind", b"kind", "last4", b"last4", "live", b"live", "name", b"name", "partner_id", b"partner_id", "revoked_at", b"revoked_at", "scopes", b"scopes", "version_pin", b"version_pin"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "key_id", b"key_id", "kind", b"kind", "last4", b"last4", "last_used_at", b"last_used_at", "live", b"live", "name", b"name", "partner_id", b"partner_id", "revoked_at", b"revoked_at", "scopes", b"scopes", "version_pin", b"version_pin"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -27,7 +27,7 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/system.proto\x12\tflorin.v1\x1a\x19\x66lorin/v1/condition.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x18\n\x16GetSystemStatusRequest\"n\n\nNodeStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04head\x18\x02 \x01(\x03\x12\x0b\n\x03lag\x18\x03 \x01(\x03\x12\x12\n\nlatency_ms\x18\x04 \x01(\x01\x12\x12\n\nerror_rate\x18\x05 \x01(\x01\x12\x0f\n\x07problem\x18\x06 \x01(\t\"\xf5\x01\n\x0b\x43hainStatus\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x0c\n\x04head\x18\x03 \x01(\x03\x12\x19\n\x11open_transactions\x18\x04 \x01(\x03\x12\x0f\n\x07relayer\x18\x05 \x01(\t\x12\x0f\n\x07problem\x18\x06 \x01(\t\x12$\n\x05nodes\x18\x07 \x03(\x0b\x32\x15.florin.v1.NodeStatus\x12(\n\nfailed_gas\x18\x08 \x01(\x0b\x32\x14.florin.v1.FailedGas\x12(\n\nconditions\x18\t \x03(\x0b\x32\x14.florin.v1.Condition\"\xe8\x01\n\tFailedGas\x12\x0e\n\x06\x66\x61iled\x18\x01 \x01(\x03\x12\x12\n\nfailed_max\x18\x02 \x01(\x03\x12\x0e\n\x06opened\x18\x03 \x01(\x03\x12\x12\n\nopened_max\x18\x04 \x01(\x03\x12\x16\n\x0e\x61pp_failed_max\x18\x05 \x01(\x03\x12\x16\n\x0e\x61pp_opened_max\x18\x06 \x01(\x03\x12\x18\n\x10payer_failed_max\x18\x07 \x01(\x03\x12\x15\n\rpaused_payers\x18\x08 \x01(\x03\x12\x17\n\x0fpaused_payments\x18\t \x01(\x03\x12\x19\n\x11given_up_payments\x18\n \x01(\x03\"\xd4\x01\n\x17GetSystemStatusResponse\x12\x18\n\x10software_version\x18\x01 \x01(\t\x12&\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x16.florin.v1.ChainStatus\x12\x1b\n\x13processing_payments\x18\x03 \x01(\x03\x12\x19\n\x11screening_problem\x18\x04 \x01(\t\x12\x15\n\rheld_payments\x18\x05 \x01(\x03\x12(\n\nconditions\x18\x06 \x03(\x0b\x32\x14.florin.v1.Condition\"p\n\x08\x45xecutor\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06paused\x18\x02 \x01(\x08\x12-\n\tpaused_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11open_transactions\x18\x04 \x01(\x03\"\x16\n\x14ListExecutorsRequest\"?\n\x15ListExecutorsResponse\x12&\n\texecutors\x18\x01 \x03(\x0b\x32\x13.florin.v1.Executor\"3\n\x14PauseExecutorRequest\x12\x1b\n\x0b\x65xecutor_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"4\n\x15ResumeExecutorRequest\x12\x1b\n\x0b\x65xecutor_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/system.proto\x12\tflorin.v1\x1a\x19\x66lorin/v1/condition.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x18\n\x16GetSystemStatusRequest\"n\n\nNodeStatus\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0c\n\x04head\x18\x02 \x01(\x03\x12\x0b\n\x03lag\x18\x03 \x01(\x03\x12\x12\n\nlatency_ms\x18\x04 \x01(\x01\x12\x12\n\nerror_rate\x18\x05 \x01(\x01\x12\x0f\n\x07problem\x18\x06 \x01(\t\"\xf5\x01\n\x0b\x43hainStatus\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12\x0f\n\x07healthy\x18\x02 \x01(\x08\x12\x0c\n\x04head\x18\x03 \x01(\x03\x12\x19\n\x11open_transactions\x18\x04 \x01(\x03\x12\x0f\n\x07relayer\x18\x05 \x01(\t\x12\x0f\n\x07problem\x18\x06 \x01(\t\x12$\n\x05nodes\x18\x07 \x03(\x0b\x32\x15.florin.v1.NodeStatus\x12(\n\nfailed_gas\x18\x08 \x01(\x0b\x32\x14.florin.v1.FailedGas\x12(\n\nconditions\x18\t \x03(\x0b\x32\x14.florin.v1.Condition\"\xe8\x01\n\tFailedGas\x12\x0e\n\x06\x66\x61iled\x18\x01 \x01(\x03\x12\x12\n\nfailed_max\x18\x02 \x01(\x03\x12\x0e\n\x06opened\x18\x03 \x01(\x03\x12\x12\n\nopened_max\x18\x04 \x01(\x03\x12\x16\n\x0e\x61pp_failed_max\x18\x05 \x01(\x03\x12\x16\n\x0e\x61pp_opened_max\x18\x06 \x01(\x03\x12\x18\n\x10payer_failed_max\x18\x07 \x01(\x03\x12\x15\n\rpaused_payers\x18\x08 \x01(\x03\x12\x17\n\x0fpaused_payments\x18\t \x01(\x03\x12\x19\n\x11given_up_payments\x18\n \x01(\x03\"\xd4\x01\n\x17GetSystemStatusResponse\x12\x18\n\x10software_version\x18\x01 \x01(\t\x12&\n\x06\x63hains\x18\x02 \x03(\x0b\x32\x16.florin.v1.ChainStatus\x12\x1b\n\x13processing_payments\x18\x03 \x01(\x03\x12\x19\n\x11screening_problem\x18\x04 \x01(\t\x12\x15\n\rheld_payments\x18\x05 \x01(\x03\x12(\n\nconditions\x18\x06 \x03(\x0b\x32\x14.florin.v1.Condition\"\x9b\x01\n\x08\x45xecutor\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0e\n\x06paused\x18\x02 \x01(\x08\x12-\n\tpaused_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x19\n\x11open_transactions\x18\x04 \x01(\x03\x12)\n\x06runway\x18\x05 \x01(\x0b\x32\x19.florin.v1.ExecutorRunway\"\xee\x01\n\x0e\x45xecutorRunway\x12\x0f\n\x07\x61\x63\x63ount\x18\x01 \x01(\t\x12\r\n\x05\x61sset\x18\x02 \x01(\t\x12\x0f\n\x07\x62\x61lance\x18\x03 \x01(\t\x12\x14\n\x0ctransactions\x18\x04 \x01(\x03\x12\r\n\x05items\x18\x05 \x01(\x03\x12\x1d\n\x10transaction_cost\x18\x06 \x01(\tH\x00\x88\x01\x01\x12\x17\n\nitems_left\x18\x07 \x01(\x03H\x01\x88\x01\x01\x12\x19\n\x0cseconds_left\x18\x08 \x01(\x03H\x02\x88\x01\x01\x42\x13\n\x11_transaction_costB\r\n\x0b_items_leftB\x0f\n\r_seconds_left\"\xfd\x01\n\x08NodeHour\x12)\n\x05start\x18\x01 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0e\n\x06\x63hecks\x18\x02 \x01(\x03\x12\x16\n\x0ehealthy_checks\x18\x03 \x01(\x03\x12\x0b\n\x03lag\x18\x04 \x01(\x01\x12\x0f\n\x07lag_max\x18\x05 \x01(\x03\x12\x0f\n\x07\x61nswers\x18\x06 \x01(\x03\x12\x16\n\tmedian_ms\x18\x07 \x01(\x01H\x00\x88\x01\x01\x12\x13\n\x06p95_ms\x18\x08 \x01(\x01H\x01\x88\x01\x01\x12)\n\x06\x65rrors\x18\t \x03(\x0b\x32\x19.florin.v1.NodeErrorCountB\x0c\n\n_median_msB\t\n\x07_p95_ms\"-\n\x0eNodeErrorCount\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"Q\n\x0bNodeHistory\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\"\n\x05hours\x18\x03 \x03(\x0b\x32\x13.florin.v1.NodeHour\"\x18\n\x16ListNodeHistoryRequest\"@\n\x17ListNodeHistoryResponse\x12%\n\x05nodes\x18\x01 \x03(\x0b\x32\x16.florin.v1.NodeHistory\"\x16\n\x14ListExecutorsRequest\"?\n\x15ListExecutorsResponse\x12&\n\texecutors\x18\x01 \x03(\x0b\x32\x13.florin.v1.Executor\"3\n\x14PauseExecutorRequest\x12\x1b\n\x0b\x65xecutor_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"4\n\x15ResumeExecutorRequest\x12\x1b\n\x0b\x65xecutor_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -48,14 +48,26 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_FAILEDGAS']._serialized_end=747
   _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_start=750
   _globals['_GETSYSTEMSTATUSRESPONSE']._serialized_end=962
-  _globals['_EXECUTOR']._serialized_start=964
-  _globals['_EXECUTOR']._serialized_end=1076
-  _globals['_LISTEXECUTORSREQUEST']._serialized_start=1078
-  _globals['_LISTEXECUTORSREQUEST']._serialized_end=1100
-  _globals['_LISTEXECUTORSRESPONSE']._serialized_start=1102
-  _globals['_LISTEXECUTORSRESPONSE']._serialized_end=1165
-  _globals['_PAUSEEXECUTORREQUEST']._serialized_start=1167
-  _globals['_PAUSEEXECUTORREQUEST']._serialized_end=1218
-  _globals['_RESUMEEXECUTORREQUEST']._serialized_start=1220
-  _globals['_RESUMEEXECUTORREQUEST']._serialized_end=1272
+  _globals['_EXECUTOR']._serialized_start=965
+  _globals['_EXECUTOR']._serialized_end=1120
+  _globals['_EXECUTORRUNWAY']._serialized_start=1123
+  _globals['_EXECUTORRUNWAY']._serialized_end=1361
+  _globals['_NODEHOUR']._serialized_start=1364
+  _globals['_NODEHOUR']._serialized_end=1617
+  _globals['_NODEERRORCOUNT']._serialized_start=1619
+  _globals['_NODEERRORCOUNT']._serialized_end=1664
+  _globals['_NODEHISTORY']._serialized_start=1666
+  _globals['_NODEHISTORY']._serialized_end=1747
+  _globals['_LISTNODEHISTORYREQUEST']._serialized_start=1749
+  _globals['_LISTNODEHISTORYREQUEST']._serialized_end=1773
+  _globals['_LISTNODEHISTORYRESPONSE']._serialized_start=1775
+  _globals['_LISTNODEHISTORYRESPONSE']._serialized_end=1839
+  _globals['_LISTEXECUTORSREQUEST']._serialized_start=1841
+  _globals['_LISTEXECUTORSREQUEST']._serialized_end=1863
+  _globals['_LISTEXECUTORSRESPONSE']._serialized_start=1865
+  _globals['_LISTEXECUTORSRESPONSE']._serialized_end=1928
+  _globals['_PAUSEEXECUTORREQUEST']._serialized_start=1930
+  _globals['_PAUSEEXECUTORREQUEST']._serialized_end=1981
+  _globals['_RESUMEEXECUTORREQUEST']._serialized_start=1983
+  _globals['_RESUMEEXECUTORREQUEST']._serialized_end=2035
 # @@protoc_insertion_point(module_scope)

@@ -255,6 +255,7 @@ class Executor(_message.Message):
     PAUSED_FIELD_NUMBER: _builtins.int
     PAUSED_AT_FIELD_NUMBER: _builtins.int
     OPEN_TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    RUNWAY_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """CAIP-10 account that sends and pays the gas."""
     paused: _builtins.bool
@@ -265,6 +266,10 @@ class Executor(_message.Message):
     def paused_at(self) -> _timestamp_pb2.Timestamp:
         """When it was paused; unset while it is not paused."""
 
+    @_builtins.property
+    def runway(self) -> Global___ExecutorRunway:
+        """How long its coin lasts."""
+
     def __init__(
         self,
         *,
@@ -272,14 +277,242 @@ class Executor(_message.Message):
         paused: _builtins.bool = ...,
         paused_at: _timestamp_pb2.Timestamp | None = ...,
         open_transactions: _builtins.int = ...,
+        runway: Global___ExecutorRunway | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["paused_at", b"paused_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["paused_at", b"paused_at", "runway", b"runway"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "open_transactions", b"open_transactions", "paused", b"paused", "paused_at", b"paused_at"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "open_transactions", b"open_transactions", "paused", b"paused", "paused_at", b"paused_at", "runway", b"runway"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Executor: _TypeAlias = Executor  # noqa: Y015
+
+@_typing.final
+class ExecutorRunway(_message.Message):
+    """How long the coin of an account lasts that pays for transactions. The figures are derived from
+    its final transactions of the last 7 days, at most the newest 200.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACCOUNT_FIELD_NUMBER: _builtins.int
+    ASSET_FIELD_NUMBER: _builtins.int
+    BALANCE_FIELD_NUMBER: _builtins.int
+    TRANSACTIONS_FIELD_NUMBER: _builtins.int
+    ITEMS_FIELD_NUMBER: _builtins.int
+    TRANSACTION_COST_FIELD_NUMBER: _builtins.int
+    ITEMS_LEFT_FIELD_NUMBER: _builtins.int
+    SECONDS_LEFT_FIELD_NUMBER: _builtins.int
+    account: _builtins.str
+    """CAIP-10 account whose coin pays; several executors can share it."""
+    asset: _builtins.str
+    """CAIP-19 asset that pays for gas."""
+    balance: _builtins.str
+    """Its balance in minor units at the last comparison with the chain, or according to the books."""
+    transactions: _builtins.int
+    """The transactions that the figures are derived from; 0 means that the next fields are unset."""
+    items: _builtins.int
+    """Payments and payouts in these transactions."""
+    transaction_cost: _builtins.str
+    """Average cost of a transaction in minor units, rounded up."""
+    items_left: _builtins.int
+    """How many more payments or payouts the balance pays for."""
+    seconds_left: _builtins.int
+    """Seconds that the balance lasts at their pace; unset if the transactions span less than an hour."""
+    def __init__(
+        self,
+        *,
+        account: _builtins.str = ...,
+        asset: _builtins.str = ...,
+        balance: _builtins.str = ...,
+        transactions: _builtins.int = ...,
+        items: _builtins.int = ...,
+        transaction_cost: _builtins.str | None = ...,
+        items_left: _builtins.int | None = ...,
+        seconds_left: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_items_left", b"_items_left", "_seconds_left", b"_seconds_left", "_transaction_cost", b"_transaction_cost", "items_left", b"items_left", "seconds_left", b"seconds_left", "transaction_cost", b"transaction_cost"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_items_left", b"_items_left", "_seconds_left", b"_seconds_left", "_transaction_cost", b"_transaction_cost", "account", b"account", "asset", b"asset", "balance", b"balance", "items", b"items", "items_left", b"items_left", "seconds_left", b"seconds_left", "transaction_cost", b"transaction_cost", "transactions", b"transactions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__items_left: _TypeAlias = _typing.Literal["items_left"]  # noqa: Y015
+    _WhichOneofArgType__items_left: _TypeAlias = _typing.Literal["_items_left", b"_items_left"]  # noqa: Y015
+    _WhichOneofReturnType__seconds_left: _TypeAlias = _typing.Literal["seconds_left"]  # noqa: Y015
+    _WhichOneofArgType__seconds_left: _TypeAlias = _typing.Literal["_seconds_left", b"_seconds_left"]  # noqa: Y015
+    _WhichOneofReturnType__transaction_cost: _TypeAlias = _typing.Literal["transaction_cost"]  # noqa: Y015
+    _WhichOneofArgType__transaction_cost: _TypeAlias = _typing.Literal["_transaction_cost", b"_transaction_cost"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__items_left) -> _WhichOneofReturnType__items_left | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__seconds_left) -> _WhichOneofReturnType__seconds_left | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__transaction_cost) -> _WhichOneofReturnType__transaction_cost | None: ...
+
+Global___ExecutorRunway: _TypeAlias = ExecutorRunway  # noqa: Y015
+
+@_typing.final
+class NodeHour(_message.Message):
+    """Observations of one node in one hour, by all processes together."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    CHECKS_FIELD_NUMBER: _builtins.int
+    HEALTHY_CHECKS_FIELD_NUMBER: _builtins.int
+    LAG_FIELD_NUMBER: _builtins.int
+    LAG_MAX_FIELD_NUMBER: _builtins.int
+    ANSWERS_FIELD_NUMBER: _builtins.int
+    MEDIAN_MS_FIELD_NUMBER: _builtins.int
+    P95_MS_FIELD_NUMBER: _builtins.int
+    ERRORS_FIELD_NUMBER: _builtins.int
+    checks: _builtins.int
+    """Checks of its state; each process checks every 5 s."""
+    healthy_checks: _builtins.int
+    """Checks that found it in use."""
+    lag: _builtins.float
+    """Average lag behind the other nodes at these checks, in blocks."""
+    lag_max: _builtins.int
+    """Largest lag, in blocks."""
+    answers: _builtins.int
+    """Requests that it answered."""
+    median_ms: _builtins.float
+    """Estimated median response time, in milliseconds; unset without an answer."""
+    p95_ms: _builtins.float
+    """Estimated response time that 95 of 100 answers kept, in milliseconds; unset without an answer."""
+    @_builtins.property
+    def start(self) -> _timestamp_pb2.Timestamp:
+        """The hour in UTC."""
+
+    @_builtins.property
+    def errors(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeErrorCount]:
+        """Errors by kind, those that occurred."""
+
+    def __init__(
+        self,
+        *,
+        start: _timestamp_pb2.Timestamp | None = ...,
+        checks: _builtins.int = ...,
+        healthy_checks: _builtins.int = ...,
+        lag: _builtins.float = ...,
+        lag_max: _builtins.int = ...,
+        answers: _builtins.int = ...,
+        median_ms: _builtins.float | None = ...,
+        p95_ms: _builtins.float | None = ...,
+        errors: _abc.Iterable[Global___NodeErrorCount] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_median_ms", b"_median_ms", "_p95_ms", b"_p95_ms", "median_ms", b"median_ms", "p95_ms", b"p95_ms", "start", b"start"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_median_ms", b"_median_ms", "_p95_ms", b"_p95_ms", "answers", b"answers", "checks", b"checks", "errors", b"errors", "healthy_checks", b"healthy_checks", "lag", b"lag", "lag_max", b"lag_max", "median_ms", b"median_ms", "p95_ms", b"p95_ms", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__median_ms: _TypeAlias = _typing.Literal["median_ms"]  # noqa: Y015
+    _WhichOneofArgType__median_ms: _TypeAlias = _typing.Literal["_median_ms", b"_median_ms"]  # noqa: Y015
+    _WhichOneofReturnType__p95_ms: _TypeAlias = _typing.Literal["p95_ms"]  # noqa: Y015
+    _WhichOneofArgType__p95_ms: _TypeAlias = _typing.Literal["_p95_ms", b"_p95_ms"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__median_ms) -> _WhichOneofReturnType__median_ms | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__p95_ms) -> _WhichOneofReturnType__p95_ms | None: ...
+
+Global___NodeHour: _TypeAlias = NodeHour  # noqa: Y015
+
+@_typing.final
+class NodeErrorCount(_message.Message):
+    """Errors of one kind."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    COUNT_FIELD_NUMBER: _builtins.int
+    kind: _builtins.str
+    """`timeouts`, `unreachable`, `rate_limited`, `refused`, `stale` or `wrong_chain`."""
+    count: _builtins.int
+    """How many."""
+    def __init__(
+        self,
+        *,
+        kind: _builtins.str = ...,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeErrorCount: _TypeAlias = NodeErrorCount  # noqa: Y015
+
+@_typing.final
+class NodeHistory(_message.Message):
+    """One node of a chain, over the last 48 hours."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHAIN_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    HOURS_FIELD_NUMBER: _builtins.int
+    chain_id: _builtins.str
+    """CAIP-2 chain."""
+    name: _builtins.str
+    """Its host, as in NodeStatus."""
+    @_builtins.property
+    def hours(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeHour]:
+        """Hours with observations, the oldest first."""
+
+    def __init__(
+        self,
+        *,
+        chain_id: _builtins.str = ...,
+        name: _builtins.str = ...,
+        hours: _abc.Iterable[Global___NodeHour] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["chain_id", b"chain_id", "hours", b"hours", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___NodeHistory: _TypeAlias = NodeHistory  # noqa: Y015
+
+@_typing.final
+class ListNodeHistoryRequest(_message.Message):
+    """Request for the last 48 hours of all nodes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListNodeHistoryRequest: _TypeAlias = ListNodeHistoryRequest  # noqa: Y015
+
+@_typing.final
+class ListNodeHistoryResponse(_message.Message):
+    """The last 48 hours of all nodes."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NODES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def nodes(self) -> _containers.RepeatedCompositeFieldContainer[Global___NodeHistory]:
+        """By chain, in the order of preference. Nodes of this process have no history."""
+
+    def __init__(
+        self,
+        *,
+        nodes: _abc.Iterable[Global___NodeHistory] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["nodes", b"nodes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListNodeHistoryResponse: _TypeAlias = ListNodeHistoryResponse  # noqa: Y015
 
 @_typing.final
 class ListExecutorsRequest(_message.Message):

@@ -67,6 +67,7 @@ class WebhookEndpoint(_message.Message):
     DELIVERED_AT_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     PUBLIC_KEYS_FIELD_NUMBER: _builtins.int
+    HEALTH_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """Endpoint id."""
     merchant_id: _builtins.str
@@ -105,6 +106,10 @@ class WebhookEndpoint(_message.Message):
     def public_keys(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """Keys that verify the `v1a` signatures, newest first; empty in lists."""
 
+    @_builtins.property
+    def health(self) -> Global___WebhookHealth:
+        """How its deliveries went; unset in responses to changes."""
+
     def __init__(
         self,
         *,
@@ -122,10 +127,11 @@ class WebhookEndpoint(_message.Message):
         delivered_at: _timestamp_pb2.Timestamp | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         public_keys: _abc.Iterable[_builtins.str] | None = ...,
+        health: Global___WebhookHealth | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_merchant_id", b"_merchant_id", "_paused_reason", b"_paused_reason", "created_at", b"created_at", "delivered_at", b"delivered_at", "failing_since", b"failing_since", "merchant_id", b"merchant_id", "paused_reason", b"paused_reason"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_merchant_id", b"_merchant_id", "_paused_reason", b"_paused_reason", "created_at", b"created_at", "delivered_at", b"delivered_at", "failing_since", b"failing_since", "health", b"health", "merchant_id", b"merchant_id", "paused_reason", b"paused_reason"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_merchant_id", b"_merchant_id", "_paused_reason", b"_paused_reason", "api_version", b"api_version", "created_at", b"created_at", "delivered_at", b"delivered_at", "description", b"description", "events", b"events", "failing_since", b"failing_since", "failures", b"failures", "id", b"id", "live", b"live", "merchant_id", b"merchant_id", "paused_reason", b"paused_reason", "public_keys", b"public_keys", "status", b"status", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_merchant_id", b"_merchant_id", "_paused_reason", b"_paused_reason", "api_version", b"api_version", "created_at", b"created_at", "delivered_at", b"delivered_at", "description", b"description", "events", b"events", "failing_since", b"failing_since", "failures", b"failures", "health", b"health", "id", b"id", "live", b"live", "merchant_id", b"merchant_id", "paused_reason", b"paused_reason", "public_keys", b"public_keys", "status", b"status", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__merchant_id: _TypeAlias = _typing.Literal["merchant_id"]  # noqa: Y015
     _WhichOneofArgType__merchant_id: _TypeAlias = _typing.Literal["_merchant_id", b"_merchant_id"]  # noqa: Y015
@@ -137,6 +143,62 @@ class WebhookEndpoint(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__paused_reason) -> _WhichOneofReturnType__paused_reason | None: ...
 
 Global___WebhookEndpoint: _TypeAlias = WebhookEndpoint  # noqa: Y015
+
+@_typing.final
+class WebhookHealth(_message.Message):
+    """The deliveries of an endpoint. Each retry counts as an attempt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ATTEMPTS_DAY_FIELD_NUMBER: _builtins.int
+    SUCCESSES_DAY_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_WEEK_FIELD_NUMBER: _builtins.int
+    SUCCESSES_WEEK_FIELD_NUMBER: _builtins.int
+    MEDIAN_MS_FIELD_NUMBER: _builtins.int
+    QUEUED_PAYMENTS_FIELD_NUMBER: _builtins.int
+    HAS_MORE_QUEUED_FIELD_NUMBER: _builtins.int
+    NEXT_ATTEMPT_AT_FIELD_NUMBER: _builtins.int
+    attempts_day: _builtins.int
+    """Attempts of the last 24 hours."""
+    successes_day: _builtins.int
+    """Those of them that it accepted."""
+    attempts_week: _builtins.int
+    """Attempts of the last 7 days."""
+    successes_week: _builtins.int
+    """Those of them that it accepted."""
+    median_ms: _builtins.int
+    """Median time of its answers among the attempts that Florin keeps, at most the newest 200, in
+    milliseconds; unset if it answered none.
+    """
+    queued_payments: _builtins.int
+    """Payments with undelivered events, at most 1000."""
+    has_more_queued: _builtins.bool
+    """True if more than 1000 payments have undelivered events."""
+    @_builtins.property
+    def next_attempt_at(self) -> _timestamp_pb2.Timestamp:
+        """When the next attempt is due; unset if nothing is due or the endpoint is paused."""
+
+    def __init__(
+        self,
+        *,
+        attempts_day: _builtins.int = ...,
+        successes_day: _builtins.int = ...,
+        attempts_week: _builtins.int = ...,
+        successes_week: _builtins.int = ...,
+        median_ms: _builtins.int | None = ...,
+        queued_payments: _builtins.int = ...,
+        has_more_queued: _builtins.bool = ...,
+        next_attempt_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_median_ms", b"_median_ms", "median_ms", b"median_ms", "next_attempt_at", b"next_attempt_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_median_ms", b"_median_ms", "attempts_day", b"attempts_day", "attempts_week", b"attempts_week", "has_more_queued", b"has_more_queued", "median_ms", b"median_ms", "next_attempt_at", b"next_attempt_at", "queued_payments", b"queued_payments", "successes_day", b"successes_day", "successes_week", b"successes_week"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__median_ms: _TypeAlias = _typing.Literal["median_ms"]  # noqa: Y015
+    _WhichOneofArgType__median_ms: _TypeAlias = _typing.Literal["_median_ms", b"_median_ms"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__median_ms) -> _WhichOneofReturnType__median_ms | None: ...
+
+Global___WebhookHealth: _TypeAlias = WebhookHealth  # noqa: Y015
 
 @_typing.final
 class WebhookEndpointSecret(_message.Message):

@@ -11,9 +11,11 @@ from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.compliance.buyer_data.service.collected import decrypt_data
 from florin_server.compliance.buyer_data.store import BuyerDataRecord
 from florin_server.db.context import StorageContext
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.payments.payment import Payment
+from florin_server.operations.service.audit_log import audited
 
 # payments in one change, so that other writes get their turn in between
 _BATCH_SIZE = 100
@@ -56,8 +58,13 @@ async def erase(app: StorageContext, text: str) -> ErasureCounts:
     if not ids:
         raise ApiError(ErrorCode.CUSTOMER_NOT_FOUND)
     erased = ErasureCounts()
+    # not whose: the log outlives the erasure
+    change = AuditChange(AuditAction.CUSTOMER_ERASED, AuditObject.CUSTOMER, "")
     for start in range(0, len(ids), _BATCH_SIZE):
-        erased += await app.store.write(customers.erase(account, ids[start : start + _BATCH_SIZE]))
+        work = customers.erase(account, ids[start : start + _BATCH_SIZE])
+        if start == 0:
+            work = audited(app, work, lambda _: change)
+        erased += await app.store.write(work)
     return erased
 
 

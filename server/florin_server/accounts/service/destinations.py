@@ -18,6 +18,13 @@ from florin_server.domain.accounts.destinations import (
     parse_destination,
     parse_destination_asset,
 )
+from florin_server.domain.audit import (
+    AuditAction,
+    AuditChange,
+    AuditObject,
+    FieldChange,
+    list_changes,
+)
 from florin_server.domain.caip import AccountId
 from florin_server.domain.errors import (
     ApiError,
@@ -33,6 +40,7 @@ from florin_server.domain.refusals import (
 )
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.operations.service.audit_log import audited, audited_change
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 
@@ -65,7 +73,10 @@ async def create(
 ) -> list[Destination] | StoredResponse:
     """Create all of them or none, or repeat the response of the idempotency key."""
     try:
-        work = _create(caller, merchant_id, _parse_destinations(app, merchant_id, new_destinations))
+        places = _parse_destinations(app, merchant_id, new_destinations)
+        changes = list_changes({}, {place.asset: place.account for place in places})
+        change = _describe(AuditAction.MERCHANT_DESTINATION_ADDED, caller, merchant_id, changes)
+        work = audited(app, _create(caller, merchant_id, places), lambda _: change)
     except ApiError as fault:
         work = fail_with(fault)
     return await run_once(app, caller, work, encode_response)
@@ -88,7 +99,17 @@ async def update(
         return await run_once(
             app, caller, fail_with(validation_error("destination", str(fault))), encode_response
         )
-    work = _update(caller, merchant_id, settlement_id, account)
+
+    def describe(before: Destination | None, after: Destination) -> AuditChange:
+        changes = list_changes(_list_accounts(before), _list_accounts(after))
+        return _describe(AuditAction.MERCHANT_DESTINATION_CHANGED, caller, merchant_id, changes)
+
+    work = audited_change(
+        app,
+        destinations.find(merchant_id, settlement_id),
+        _update(caller, merchant_id, settlement_id, account),
+        describe,
+    )
     return await run_once(app, caller, work, encode_response)
 
 
@@ -100,7 +121,30 @@ async def delete(
     encode_response: Callable[[str], bytes],
 ) -> str | StoredResponse:
     """Delete a settlement and return its id; a second time it is unknown."""
-    return await run_once(app, caller, _delete(caller, merchant_id, settlement_id), encode_response)
+
+    def describe(before: Destination | None, _: str) -> AuditChange:
+        changes = list_changes(_list_accounts(before), {})
+        return _describe(AuditAction.MERCHANT_DESTINATION_REMOVED, caller, merchant_id, changes)
+
+    work = audited_change(
+        app,
+        destinations.find(merchant_id, settlement_id),
+        _delete(caller, merchant_id, settlement_id),
+        describe,
+    )
+    return await run_once(app, caller, work, encode_response)
+
+
+def _describe(
+    action: AuditAction, caller: Caller, merchant_id: str, changes: tuple[FieldChange, ...]
+) -> AuditChange:
+    return AuditChange(
+        action, AuditObject.MERCHANT, merchant_id, caller.partner_id, caller.live, changes
+    )
+
+
+def _list_accounts(destination: Destination | None) -> dict[str, object]:
+    return {} if destination is None else {destination.asset: destination.account}
 
 
 def _parse_destinations(

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from florin_server.accounts.store import keys, merchants
+from florin_server.accounts.context import KeyUseContext
+from florin_server.accounts.store import key_uses, keys, merchants
 from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import SCOPES, ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key, hash_key
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
+from florin_server.operations.service.audit_log import audited, audited_change
 
 
 class _Context(EventContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
+
+
+class _UseContext(KeyUseContext, StorageContext, Protocol):
+    """The parts of the application that say when keys were used."""
 
 
 # all scopes of a kind; a wallet's confirm and cancel need "create"
@@ -43,7 +50,8 @@ async def create(
     key, secret = generate(
         app, pepper, kind=kind, live=live, partner_id=partner_id, scopes=scopes or None, name=name
     )
-    await app.store.write(keys.put_key(key))
+    change = _describe(AuditAction.KEY_CREATED, None, key)
+    await app.store.write(audited(app, keys.put_key(key), lambda _: change))
     app.notifier.publish(Topic.ACCOUNTS)
     return key, secret
 
@@ -75,6 +83,15 @@ def generate(
     return key, created_key.secret
 
 
+def _describe(action: AuditAction, before: ApiKey | None, after: ApiKey) -> AuditChange:
+    changes = list_changes(_list_values(before), _list_values(after))
+    return AuditChange(action, AuditObject.KEY, after.key_id, after.partner_id, after.live, changes)
+
+
+def _list_values(key: ApiKey | None) -> dict[str, object]:
+    return {} if key is None else {"kind": key.kind, "name": key.name, "scopes": key.scopes}
+
+
 def _check_scopes(kind: ApiKeyKind, scopes: frozenset[str]) -> None:
     """Raise ApiError if a kind of key cannot have these scopes."""
     if extra := scopes - _ALLOWED_SCOPES[kind]:
@@ -86,6 +103,14 @@ async def list_keys(app: StorageContext, partner_id: str | None) -> list[ApiKey]
     return await app.store.read(keys.list_keys(partner_id))
 
 
+async def list_uses(app: _UseContext, partner_id: str | None) -> dict[str, int]:
+    """Return when keys were last used, by id: all keys, or one partner's; some minutes late.
+
+    Keys without a recorded use are left out.
+    """
+    return app.key_uses.merge(await app.store.read(key_uses.list_uses(partner_id)))
+
+
 async def update(app: _Context, key_id: str, name: str | None, scopes: frozenset[str]) -> ApiKey:
     """Rename a key, or change its scopes; without scopes they stay.
 
@@ -95,7 +120,16 @@ async def update(app: _Context, key_id: str, name: str | None, scopes: frozenset
     if current_key is None:
         raise ApiError(ErrorCode.API_KEY_NOT_FOUND)
     _check_scopes(current_key.kind, scopes)
-    key = await app.store.write(keys.change_key(key_id, name, scopes or None))
+    work = keys.change_key(key_id, name, scopes or None)
+    key = await app.store.write(
+        audited(
+            app,
+            work,
+            lambda changed: (
+                _describe(AuditAction.KEY_CHANGED, current_key, changed) if changed else None
+            ),
+        )
+    )
     if key is None:
         raise ApiError(
             ErrorCode.INVALID_STATE, f"API key {key_id} is revoked and cannot be changed"
@@ -106,7 +140,14 @@ async def update(app: _Context, key_id: str, name: str | None, scopes: frozenset
 
 async def revoke(app: _Context, key_id: str) -> ApiKey:
     """Revoke a key finally; a second time changes nothing."""
-    key = await app.store.write(keys.revoke_key(key_id, app.clock.now_us()))
+
+    def describe(before: ApiKey | None, revoked: ApiKey | None) -> AuditChange | None:
+        if before is None or before.revoked_at_us is not None or revoked is None:
+            return None
+        return _describe(AuditAction.KEY_REVOKED, revoked, revoked)
+
+    work = keys.revoke_key(key_id, app.clock.now_us())
+    key = await app.store.write(audited_change(app, keys.find_key(key_id), work, describe))
     if key is None:
         raise ApiError(ErrorCode.API_KEY_NOT_FOUND)
     app.notifier.publish(Topic.ACCOUNTS)

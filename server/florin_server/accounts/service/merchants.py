@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from florin_server.accounts.context import IconRequestContext
+from florin_server.accounts.service.merchant_changes import describe_merchant
 from florin_server.accounts.store import destinations, merchants
 from florin_server.accounts.store.destinations import MerchantDestinations
 from florin_server.base.context import EventContext
@@ -16,7 +18,12 @@ from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
 from florin_server.domain.accounts.caller import Caller
-from florin_server.domain.accounts.contact import SupportContact, list_issues
+from florin_server.domain.accounts.contact import (
+    SupportContact,
+    list_accent_issues,
+    list_issues,
+)
+from florin_server.domain.audit import AuditAction, AuditChange
 from florin_server.domain.errors import (
     ApiError,
     ErrorCode,
@@ -28,6 +35,7 @@ from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.refusals import merchant_not_found_error
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.operations.service.audit_log import audited, audited_change
 from florin_server.settings.context import SettingsContext
 
 
@@ -37,7 +45,7 @@ class _Context(EventContext, IconRequestContext, SettingsContext, StorageContext
 
 # merchants in one response, if the caller gives no limit
 PAGE_SIZE = 20
-_CHANGEABLE = "merchantName, merchantEmail, iconUrl, supportEmail, supportUrl"
+_CHANGEABLE = "merchantName, merchantEmail, iconUrl, supportEmail, supportUrl, accent"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +60,13 @@ class NewMerchant:
 
 @dataclass(frozen=True, slots=True)
 class MerchantChanges:
-    """The changes to a merchant; None keeps a value, an empty icon removes it."""
+    """The changes to a merchant; None keeps a value, empty text removes icon and accent."""
 
     name: str | None = None
     email: str | None = None
     icon_url: str | None = None
     support: SupportContact = field(default_factory=SupportContact)
+    accent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +103,12 @@ async def create(
         support_email=new_merchant.support.email or None,
         support_url=new_merchant.support.url or None,
     )
-    outcome = await run_once(app, caller, merchants.create(merchant), encode_response)
+    work = audited(
+        app,
+        merchants.create(merchant),
+        lambda created: describe_merchant(AuditAction.MERCHANT_CREATED, None, created),
+    )
+    outcome = await run_once(app, caller, work, encode_response)
     _request_icon(app, outcome)
     return outcome
 
@@ -142,7 +156,12 @@ async def update(
     """Change a merchant, or repeat the response of its idempotency key."""
     try:
         _check_changes(changes)
-        work = _update(caller, merchant_id, changes)
+        work = audited_change(
+            app,
+            merchants.find_merchant(merchant_id),
+            _update(caller, merchant_id, changes),
+            partial(describe_merchant, AuditAction.MERCHANT_CHANGED),
+        )
     except ApiError as fault:
         work = fail_with(fault)
     outcome = await run_once(app, caller, work, encode_response)
@@ -155,7 +174,12 @@ async def delete(
     app: _Context, caller: Caller, merchant_id: str, encode_response: Callable[[str], bytes]
 ) -> str | StoredResponse:
     """Hide a merchant and stop new payments; return its id, also if it was deleted before."""
-    work = _delete(caller, merchant_id, app.clock.now_us())
+    work = audited_change(
+        app,
+        merchants.find_merchant(merchant_id),
+        _delete(caller, merchant_id, app.clock.now_us()),
+        _describe_deletion,
+    )
     outcome = await run_once(app, caller, work, encode_response)
     app.notifier.publish(Topic.ACCOUNTS)
     return outcome
@@ -184,6 +208,12 @@ def _request_icon(app: IconRequestContext, merchant: Merchant | StoredResponse) 
         app.icons.request(merchant.icon_url, merchant.partner_id)
 
 
+def _describe_deletion(before: Merchant | None, _: str) -> AuditChange | None:
+    if before is None or before.deleted_at_us is not None:
+        return None
+    return describe_merchant(AuditAction.MERCHANT_DELETED, before, before)
+
+
 def _check_changes(changes: MerchantChanges) -> None:
     if changes == MerchantChanges():
         raise ApiError(
@@ -194,6 +224,7 @@ def _check_changes(changes: MerchantChanges) -> None:
     issues = (
         *list_issues(changes.name, changes.email, changes.icon_url or None),
         *changes.support.list_issues(),
+        *list_accent_issues(changes.accent),
     )
     if issues:
         raise validation_error_for(issues)
@@ -209,6 +240,7 @@ def _update(caller: Caller, merchant_id: str, changes: MerchantChanges) -> Op[Me
         email=changes.email,
         icon_url=changes.icon_url,
         support=changes.support,
+        accent=changes.accent,
     )
     if changed is None:
         raise merchant_not_found_error(wcp_profile=caller.wcp_profile)

@@ -10,9 +10,11 @@ from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import Partner
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
+from florin_server.operations.service.audit_log import audited, audited_change
 
 
 class _Context(EventContext, StorageContext, Protocol):
@@ -29,7 +31,8 @@ async def create(app: _Context, name: str) -> Partner:
         status="active",
         created_at_us=app.clock.now_us(),
     )
-    await app.store.write(merchants.put_partner(partner))
+    change = _describe(AuditAction.PARTNER_CREATED, None, partner)
+    await app.store.write(audited(app, merchants.put_partner(partner), lambda _: change))
     app.notifier.publish(Topic.ACCOUNTS)
     return partner
 
@@ -49,8 +52,26 @@ async def get(app: StorageContext, partner_id: str) -> Partner:
 
 async def set_status(app: _Context, partner_id: str, status: str) -> Partner:
     """Suspend a partner or reactivate it; partner_not_found."""
-    partner = await app.store.write(merchants.set_partner_status(partner_id, status))
+    partner = await app.store.write(
+        audited_change(
+            app,
+            merchants.find_partner(partner_id),
+            merchants.set_partner_status(partner_id, status),
+            lambda before, after: (
+                _describe(AuditAction.PARTNER_STATUS_CHANGED, before, after) if after else None
+            ),
+        )
+    )
     if partner is None:
         raise ApiError(ErrorCode.PARTNER_NOT_FOUND)
     app.notifier.publish(Topic.ACCOUNTS)
     return partner
+
+
+def _describe(action: AuditAction, before: Partner | None, after: Partner) -> AuditChange:
+    changes = list_changes(_list_values(before), _list_values(after))
+    return AuditChange(action, AuditObject.PARTNER, after.id, changes=changes)
+
+
+def _list_values(partner: Partner | None) -> dict[str, object]:
+    return {} if partner is None else {"name": partner.name, "status": partner.status}

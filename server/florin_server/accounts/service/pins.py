@@ -9,12 +9,21 @@ from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.credentials import ApiKeyKind
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.versions import downgrade_error, list_versions_up_to
+from florin_server.operations.service.audit_log import audited
 
 
 class _Context(EventContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
+
+
+_OBJECTS = {
+    ErrorCode.PARTNER_NOT_FOUND: AuditObject.PARTNER,
+    ErrorCode.WALLET_NOT_FOUND: AuditObject.WALLET,
+    ErrorCode.API_KEY_NOT_FOUND: AuditObject.KEY,
+}
 
 
 async def move(app: _Context, version: str, *, partner_id: str, app_id: str, key_id: str) -> str:
@@ -34,7 +43,19 @@ async def move(app: _Context, version: str, *, partner_id: str, app_id: str, key
     movable = list_versions_up_to(version)
     if key_id:
         await _refuse_partner_key(app, key_id)
-    pin = await app.store.write(pins.move_pin(kind, id_, movable, version))
+    change = AuditChange(
+        AuditAction.VERSION_CHANGED,
+        _OBJECTS[unknown],
+        id_,
+        changes=list_changes({}, {"version": version}),
+    )
+    pin = await app.store.write(
+        audited(
+            app,
+            pins.move_pin(kind, id_, movable, version),
+            lambda moved: change if moved == version else None,
+        )
+    )
     if pin is None:
         raise ApiError(unknown)
     if pin != version:

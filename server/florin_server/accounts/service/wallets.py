@@ -11,8 +11,10 @@ from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import WalletApp
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS, generate_app_id
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.versions import NEWEST_STABLE_VERSION
+from florin_server.operations.service.audit_log import audited, audited_change
 
 
 class _Context(EventContext, StorageContext, Protocol):
@@ -30,7 +32,13 @@ async def register(app: _Context, name: str, icon_url: str | None, *, live: bool
         version_pin=NEWEST_STABLE_VERSION,
         created_at_us=app.clock.now_us(),
     )
-    await app.store.write(keys.put_app(wallet))
+    change = AuditChange(
+        AuditAction.WALLET_REGISTERED,
+        AuditObject.WALLET,
+        wallet.app_id,
+        changes=list_changes({}, {"name": name, "live": live}),
+    )
+    await app.store.write(audited(app, keys.put_app(wallet), lambda _: change))
     app.notifier.publish(Topic.ACCOUNTS)
     return wallet
 
@@ -63,7 +71,15 @@ async def list_wallets(app: StorageContext) -> list[WalletApp]:
 
 async def revoke(app: _Context, wallet_id: str) -> WalletApp:
     """Revoke a wallet finally; a second time changes nothing. wallet_not_found."""
-    wallet = await app.store.write(keys.revoke_app(wallet_id, app.clock.now_us()))
+    change = AuditChange(AuditAction.WALLET_REVOKED, AuditObject.WALLET, wallet_id)
+    wallet = await app.store.write(
+        audited_change(
+            app,
+            keys.find_app(wallet_id),
+            keys.revoke_app(wallet_id, app.clock.now_us()),
+            lambda before, _: change if before and before.revoked_at_us is None else None,
+        )
+    )
     if wallet is None:
         raise ApiError(ErrorCode.WALLET_NOT_FOUND)
     app.notifier.publish(Topic.ACCOUNTS)

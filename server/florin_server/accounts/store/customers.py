@@ -15,6 +15,7 @@ from florin_server.compliance.buyer_data.store import erase as erase_data
 from florin_server.db.engine.query import Command, Op, Statement, is_in, operation, param
 from florin_server.db.tables.tables import (
     collected_data_table,
+    payment_note_table,
     payment_option_table,
     payment_table,
     resolved_build_table,
@@ -78,6 +79,9 @@ _ERASE_ISSUED = Command(
         )
         .correlate(resolved_build_table),
     )
+)
+_ERASE_NOTES = Command(
+    delete(payment_note_table).where(is_in(payment_note_table.c.payment_id, "ids"))
 )
 _ERASE_WALLETS = Statement(
     update(payment_table)
@@ -154,6 +158,8 @@ def erase(account: str, payment_ids: Collection[str]) -> Op[ErasureCounts]:
     yield from _LOCK.all(ids=payment_ids)
     offers = yield from _ERASE_OFFERS.all(**params)
     yield _ERASE_ISSUED(ids=payment_ids)
+    # free text can be about the buyer, also where the account itself stays
+    yield _ERASE_NOTES(ids=payment_ids)
     data = yield from erase_data(account, payment_ids)
     wallets = yield from _ERASE_WALLETS.all(**params)
     yield _ERASE_PAYERS(**params)

@@ -92,6 +92,7 @@ _CHANGE = Statement(
         icon_url=_keep_or_remove(merchant_table.c.icon_url),
         support_email=_keep_or_remove(merchant_table.c.support_email),
         support_url=_keep_or_remove(merchant_table.c.support_url),
+        accent=_keep_or_remove(merchant_table.c.accent),
     )
     .returning(*merchant_table.c),
     Merchant,
@@ -264,10 +265,12 @@ def change(
     email: str | None = None,
     icon_url: str | None = None,
     support: SupportContact = _NO_SUPPORT,
+    accent: str | None = None,
 ) -> Op[Merchant | None]:
-    """Change the members that are not None; an empty icon removes it. Same checks as `find_owned`.
+    """Change the members that are not None; empty text removes icon and accent.
 
-    It is one statement, so that two concurrent changes of different members both take effect.
+    Same checks as `find_owned`. It is one statement, so that two concurrent changes of different
+    members both take effect.
     """
     merchant = yield from _CHANGE.first(
         id_=merchant_id,
@@ -278,6 +281,7 @@ def change(
         new_icon_url=icon_url,
         new_support_email=support.email,
         new_support_url=support.url,
+        new_accent=accent,
     )
     yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return merchant
@@ -289,6 +293,14 @@ def delete(merchant_id: str, partner_id: str, *, live: bool, now_us: int) -> Op[
     existed = yield from _DELETE.any(id_=merchant_id, owner=partner_id, mode=live, now_us=now_us)
     yield from generations.bump(generations.CacheKind.ACCOUNTS)
     return existed
+
+
+@operation
+def list_newest(partner_id: str, *, live: bool, limit: int) -> Op[list[Merchant]]:
+    """Return a partner's newest merchants in one mode, without counting all."""
+    params = MerchantListQuery(partner_id, live).to_params()
+    before_us, before_id = _START
+    return (yield from _PAGE.all(**params, before_us=before_us, before_id=before_id, most=limit))
 
 
 @operation

@@ -8,6 +8,7 @@ from florin.v1 import account_pb2, admin_pb2_grpc, payment_pb2
 
 from florin_server.accounts.service import destinations, merchants
 from florin_server.api.accounts import merchant_codec
+from florin_server.api.accounts.records import PartnerRecordCalls
 from florin_server.api.context import ApiContext
 from florin_server.api.payments.codec import PaymentCodec
 from florin_server.api.server.call import get_caller
@@ -25,7 +26,7 @@ _OUTCOMES = {
 }
 
 
-class AdminServicer(admin_pb2_grpc.AdminServiceServicer):
+class AdminServicer(PartnerRecordCalls, admin_pb2_grpc.AdminServiceServicer):
     """Calls of a partner's back end about its merchants."""
 
     def __init__(self, app: ApiContext, codec: PaymentCodec) -> None:

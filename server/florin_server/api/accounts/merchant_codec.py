@@ -40,6 +40,7 @@ def parse_merchant_changes(request: account_pb2.UpdateMerchantRequest) -> Mercha
         email=request.merchant_email if request.HasField("merchant_email") else None,
         icon_url=request.icon_url if request.HasField("icon_url") else None,
         support=parse_support_contact(request),
+        accent=request.accent if request.HasField("accent") else None,
     )
 
 
@@ -77,6 +78,7 @@ def to_merchant_record(merchant: Merchant) -> account_pb2.MerchantRecord:
         created_at=to_timestamp(merchant.created_at_us),
         support_email=merchant.support_email,
         support_url=merchant.support_url,
+        accent=merchant.accent,
     )
 
 

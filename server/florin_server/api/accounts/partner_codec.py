@@ -43,8 +43,8 @@ def parse_merchant_status(number: account_pb2.MerchantStatus.ValueType) -> str:
     return account_pb2.MerchantStatus.Name(number).removeprefix("MERCHANT_STATUS_").lower()
 
 
-def to_api_key(key: ApiKey) -> partner_pb2.ApiKey:
-    """Return a key without its secret."""
+def to_api_key(key: ApiKey, last_used_at_us: int | None = None) -> partner_pb2.ApiKey:
+    """Return a key without its secret, with its last use if that is known."""
     return partner_pb2.ApiKey(
         key_id=key.key_id,
         kind=_KEY_KIND_NUMBERS[key.kind],
@@ -58,6 +58,7 @@ def to_api_key(key: ApiKey) -> partner_pb2.ApiKey:
         revoked_at=to_timestamp(key.revoked_at_us) if key.revoked_at_us else None,
         version_pin=key.version_pin or "",
         name=key.name,
+        last_used_at=to_timestamp(last_used_at_us) if last_used_at_us else None,
     )
 
 

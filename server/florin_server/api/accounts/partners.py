@@ -44,7 +44,10 @@ class PartnerCalls:
     ) -> partner_pb2.ListApiKeysResponse:
         """List keys without their secrets."""
         found_keys = await keys.list_keys(self._app, request.partner_id or None)
-        return partner_pb2.ListApiKeysResponse(keys=[codec.to_api_key(key) for key in found_keys])
+        uses = await keys.list_uses(self._app, request.partner_id or None)
+        return partner_pb2.ListApiKeysResponse(
+            keys=[codec.to_api_key(key, uses.get(key.key_id)) for key in found_keys]
+        )
 
     async def UpdateApiKey(
         self, request: partner_pb2.UpdateApiKeyRequest, context: Any

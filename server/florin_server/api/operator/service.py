@@ -10,6 +10,7 @@ from florin_server.api.context import ApiContext
 from florin_server.api.ledger.books import LedgerCalls
 from florin_server.api.operator.leases import LeaseCalls
 from florin_server.api.operator.quarantine import QuarantineCalls
+from florin_server.api.operator.records import RecordCalls
 from florin_server.api.operator.system import SystemCalls
 from florin_server.api.payments.operator_calls import OperatorPaymentCalls
 from florin_server.api.payouts.held_money import HeldMoneyCalls
@@ -33,6 +34,7 @@ class OperatorServicer(
     LedgerCalls,
     SystemCalls,
     OperatorWebhookCalls,
+    RecordCalls,
     operator_pb2_grpc.OperatorServiceServicer,
 ):
     """All calls of the operator, grouped by noun."""

@@ -11,7 +11,9 @@ from florin_server.api.context import ApiContext
 from florin_server.api.server.timestamps import to_timestamp
 from florin_server.domain.conditions import Condition, ConditionState
 from florin_server.domain.health import describe_conditions
-from florin_server.features.monitoring.service import system
+from florin_server.domain.node_hours import HOUR_US, NodeHour
+from florin_server.domain.settlement.runway import Runway
+from florin_server.features.monitoring.service import node_history, runways, system
 from florin_server.money.settlement import service as gas_budgets
 from florin_server.money.settlement.service import HourlyGasBudgets
 from florin_server.operations.service import executors
@@ -60,26 +62,49 @@ class SystemCalls:
             conditions=[_to_condition(condition) for condition in status.conditions],
         )
 
+    async def ListNodeHistory(
+        self, request: system_pb2.ListNodeHistoryRequest, context: Any
+    ) -> system_pb2.ListNodeHistoryResponse:
+        """List the last 48 hours of the nodes of all chains."""
+        histories = await node_history.list_node_history(self._app)
+        return system_pb2.ListNodeHistoryResponse(
+            nodes=[
+                system_pb2.NodeHistory(
+                    chain_id=history.chain_id,
+                    name=history.name,
+                    hours=[_to_node_hour(hour) for hour in history.hours],
+                )
+                for history in histories
+            ]
+        )
+
     async def ListExecutors(
         self, request: system_pb2.ListExecutorsRequest, context: Any
     ) -> system_pb2.ListExecutorsResponse:
         """List the executors that settle payments."""
         found_executors = await executors.list_executors(self._app)
+        by_executor = await runways.list_runways(self._app)
         return system_pb2.ListExecutorsResponse(
-            executors=[_to_executor(executor) for executor in found_executors]
+            executors=[
+                _to_executor(executor, by_executor.get(executor.id)) for executor in found_executors
+            ]
         )
 
     async def PauseExecutor(
         self, request: system_pb2.PauseExecutorRequest, context: Any
     ) -> system_pb2.Executor:
         """Pause new sends of an executor."""
-        return _to_executor(await executors.pause(self._app, request.executor_id))
+        return await self._describe_executor(await executors.pause(self._app, request.executor_id))
 
     async def ResumeExecutor(
         self, request: system_pb2.ResumeExecutorRequest, context: Any
     ) -> system_pb2.Executor:
         """Resume an executor."""
-        return _to_executor(await executors.resume(self._app, request.executor_id))
+        return await self._describe_executor(await executors.resume(self._app, request.executor_id))
+
+    async def _describe_executor(self, executor: executors.ExecutorStatus) -> system_pb2.Executor:
+        by_executor = await runways.list_runways(self._app)
+        return _to_executor(executor, by_executor.get(executor.id))
 
 
 def _to_failed_gas(gas: system.GasStatus, budgets: HourlyGasBudgets) -> system_pb2.FailedGas:
@@ -117,11 +142,44 @@ def _to_node_status(node: NodeState) -> system_pb2.NodeStatus:
     )
 
 
-def _to_executor(executor: executors.ExecutorStatus) -> system_pb2.Executor:
+def _to_node_hour(hour: NodeHour) -> system_pb2.NodeHour:
+    return system_pb2.NodeHour(
+        start=to_timestamp(hour.hour * HOUR_US),
+        checks=hour.checks,
+        healthy_checks=hour.healthy_checks,
+        lag=hour.lag,
+        lag_max=hour.lag_max,
+        answers=sum(hour.answers),
+        median_ms=hour.estimate_ms(0.5),
+        p95_ms=hour.estimate_ms(0.95),
+        errors=[
+            system_pb2.NodeErrorCount(kind=kind, count=count)
+            for kind, count in hour.errors.items()
+            if count
+        ],
+    )
+
+
+def _to_executor(executor: executors.ExecutorStatus, runway: Runway | None) -> system_pb2.Executor:
     paused_at_us = executor.paused_at_us
     return system_pb2.Executor(
         id=executor.id,
         paused=paused_at_us is not None,
         paused_at=None if paused_at_us is None else to_timestamp(paused_at_us),
         open_transactions=executor.open_transactions,
+        runway=None if runway is None else _to_runway(runway),
+    )
+
+
+def _to_runway(runway: Runway) -> system_pb2.ExecutorRunway:
+    cost = runway.transaction_cost
+    return system_pb2.ExecutorRunway(
+        account=runway.account,
+        asset=runway.asset,
+        balance="" if runway.balance is None else str(runway.balance),
+        transactions=runway.transactions,
+        items=runway.items,
+        transaction_cost=None if cost is None else str(cost),
+        items_left=runway.items_left,
+        seconds_left=runway.seconds_left,
     )

@@ -28,6 +28,7 @@ from florin_server.domain.payments.polling import BUYER_POLL_MS, compute_poll_ms
 from florin_server.domain.payouts.refund_amounts import RefundAmount, get_payment_value, sum_refunds
 from florin_server.money.payments.service.create import NewPayment
 from florin_server.money.payments.service.trace import PaymentEventRecord
+from florin_server.money.payments.service.ways import find_usual_s
 from florin_server.money.refunds.service import CreatedRefund, RefundRequest
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
@@ -108,19 +109,10 @@ class PaymentCodec:
         return payment_pb2.GetPaymentStatusResponse(
             status=_STATUS[payment.status],
             is_final=payment.status.is_final,
-            poll_in_ms=compute_poll_ms(payment.status, self._find_settle_s(payment)),
+            poll_in_ms=compute_poll_ms(payment.status, find_usual_s(self._app, payment)),
             info=self.to_payment_information(payment),
             failure_code=to_failure_code(payment),
         )
-
-    def _find_settle_s(self, payment: Payment) -> float | None:
-        """Return the usual time of a payment on its chain; None without option or chain."""
-        asset = (payment.option_unit or "").removeprefix("caip19/")
-        rail = self._app.rails.get(asset.rpartition("/")[0])
-        if rail is None:
-            return None
-        usual_s = self._app.chains[rail.chain_id].get_promised_s(rail.eta_s, rail.eta_s)
-        return usual_s + rail.extra_wait_s(asset, payment.option_value or 0)
 
     def to_watch_response(self, payment: Payment) -> payment_pb2.WatchPaymentResponse:
         """Return one state of a watched payment."""

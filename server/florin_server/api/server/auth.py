@@ -23,6 +23,7 @@ from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import ApiKey, CredentialStatus, WalletApp
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.credentials import ApiKeyKind, hash_key, parse_key
+from florin_server.domain.audit import AuditChannel
 from florin_server.domain.errors import ERROR_SPECS, ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.versions import resolve_version
@@ -41,6 +42,7 @@ _GATEWAY = access_pb2.CALLER_FAMILY_GATEWAY
 _PAYMENTS = access_pb2.CALLER_FAMILY_PAYMENTS
 _SANDBOX = access_pb2.CALLER_FAMILY_SANDBOX
 _OPERATOR = access_pb2.CALLER_FAMILY_OPERATOR
+_CHANNELS = {channel.value: channel for channel in (AuditChannel.CONSOLE, AuditChannel.CLI)}
 # the headers that authenticate callers that need more than a key
 _CREDENTIAL_HEADERS = {
     _PAYMENTS: "Api-Key and Merchant-Id",
@@ -136,6 +138,14 @@ class Authenticator:
                 scope=_get_required_scope(rule) if credential.key else "",
             ),
         )
+
+    def get_channel(self, rule: access_pb2.AccessRule, headers: Mapping[str, str]) -> AuditChannel:
+        """Return the way by which a call came; only the operator's programs name their own."""
+        if self._accepts_key_ids:
+            return AuditChannel.CONSOLE
+        if rule.family == _OPERATOR:
+            return _CHANNELS.get(headers.get(metadata.CHANNEL_KEY, ""), AuditChannel.API)
+        return AuditChannel.API
 
     def _authenticate_operator(self, headers: Mapping[str, str]) -> Caller:
         expected = f"Bearer {self._operator_token}".encode()

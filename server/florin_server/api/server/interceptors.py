@@ -11,6 +11,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 import grpc
@@ -21,6 +22,7 @@ from grpc_rest_gateway.jsonignored import IGNORED_KEY
 
 from florin_server.api.context import ApiContext
 from florin_server.api.server import call_observer, metadata
+from florin_server.api.server.actors import build_actor
 from florin_server.api.server.auth import Authenticator
 from florin_server.api.server.call import ActiveCall, current_call
 from florin_server.api.server.errors import (
@@ -45,6 +47,7 @@ from florin_server.domain.ids import RequestIdGenerator
 from florin_server.limits.service.limit import RateQuota
 from florin_server.limits.service.stream_limits import Release
 from florin_server.money.payments.service.load import find_payment_id
+from florin_server.operations.service.audit_log import ACTOR
 
 _log = logging.getLogger(__name__)
 
@@ -291,6 +294,9 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             # a help for development: live responses stay as they are
             call.ignored_members = sent.get(IGNORED_KEY, "")[:_IGNORED_CHARS_MAX]
         self._check_rate_limit(call)
+        if method.is_mutation:
+            channel = self._auth.get_channel(method.rule, sent)
+            ACTOR.set(partial(build_actor, caller, channel, peer, call.request_id))
         if isinstance(request, UnreadableRequest):
             raise request.refusal
         key = None
@@ -320,6 +326,7 @@ class AuthInterceptor(grpc.aio.ServerInterceptor):
             quota = limits.count_client_call(caller.app.app_id, caller.credential, caller.network)
         elif caller.credential:
             quota = limits.count_key_call(caller.credential)
+            self._app.key_uses.note(caller.credential, self._app.clock.now_us())
         call.quota = quota
         if quota is not None and not quota.is_admitted:
             raise ApiError(ErrorCode.RATE_LIMITED, retry_after_s=quota.wait_s)

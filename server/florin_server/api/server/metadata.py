@@ -25,10 +25,14 @@ CALLER_KEYS = (
     # outside of the operator's API it is no credential: the error then names the right one
     "authorization",
 )
+# the operator's programs name themselves, for the audit log
+CHANNEL_KEY = "florin-channel"
 # all other keys are ignored
-KNOWN_KEYS = frozenset((*CALLER_KEYS, "request-id", IGNORED_KEY))
+KNOWN_KEYS = frozenset((*CALLER_KEYS, "request-id", IGNORED_KEY, CHANNEL_KEY))
 # no rights of the caller depend on these, and callers choose them freely
-NON_CREDENTIAL_KEYS = frozenset((*SDK_KEYS, "idempotency-key", "request-id", IGNORED_KEY))
+NON_CREDENTIAL_KEYS = frozenset(
+    (*SDK_KEYS, "idempotency-key", "request-id", IGNORED_KEY, CHANNEL_KEY)
+)
 _PRINTABLE = re.compile(r"[\x20-\x7e]*")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 

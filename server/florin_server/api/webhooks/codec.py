@@ -10,6 +10,7 @@ from florin_server.api.server.timestamps import to_microseconds, to_timestamp
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.payments.payment import PaymentStatus, Refund, RefundStatus
 from florin_server.domain.webhooks.endpoint import BODY_FORMAT, WebhookAttempt, WebhookEndpoint
+from florin_server.domain.webhooks.health import WebhookHealth
 from florin_server.domain.webhooks.signing import format_event_id
 from florin_server.domain.webhooks.snapshot import FeeTerms, PaymentSnapshot
 from florin_server.features.webhooks.service import replays
@@ -38,7 +39,9 @@ def parse_endpoint_changes(request: webhook_pb2.UpdateWebhookEndpointRequest) ->
 
 
 def to_endpoint(
-    endpoint: WebhookEndpoint, public_keys: Sequence[str] = ()
+    endpoint: WebhookEndpoint,
+    public_keys: Sequence[str] = (),
+    health: WebhookHealth | None = None,
 ) -> webhook_pb2.WebhookEndpoint:
     """Return an endpoint as its owner sees it."""
     failing, delivered = endpoint.failing_since_us, endpoint.delivered_at_us
@@ -59,12 +62,29 @@ def to_endpoint(
         delivered_at=None if delivered is None else to_timestamp(delivered),
         created_at=to_timestamp(endpoint.created_at_us),
         public_keys=public_keys,
+        health=None if health is None else _to_health(health),
     )
 
 
-def to_endpoint_with_keys(endpoint_with_keys: EndpointWithKeys) -> webhook_pb2.WebhookEndpoint:
+def _to_health(health: WebhookHealth) -> webhook_pb2.WebhookHealth:
+    next_us = health.next_attempt_at_us
+    return webhook_pb2.WebhookHealth(
+        attempts_day=health.attempts_day,
+        successes_day=health.successes_day,
+        attempts_week=health.attempts_week,
+        successes_week=health.successes_week,
+        median_ms=health.median_ms,
+        queued_payments=health.queued_payments,
+        has_more_queued=health.has_more_queued,
+        next_attempt_at=None if next_us is None else to_timestamp(next_us),
+    )
+
+
+def to_endpoint_with_keys(
+    endpoint_with_keys: EndpointWithKeys, health: WebhookHealth | None = None
+) -> webhook_pb2.WebhookEndpoint:
     """Return an endpoint with the public keys that verify its messages."""
-    return to_endpoint(endpoint_with_keys.endpoint, endpoint_with_keys.public_keys)
+    return to_endpoint(endpoint_with_keys.endpoint, endpoint_with_keys.public_keys, health)
 
 
 def to_endpoint_secret(endpoint_with_keys: EndpointWithKeys) -> webhook_pb2.WebhookEndpointSecret:

@@ -37,10 +37,12 @@ class OperatorWebhookCalls:
     ) -> webhook_admin_pb2.ListPartnerEndpointsResponse:
         """List endpoints of all partners."""
         found_endpoints = await endpoints.list_endpoints(self._app, None, None, request.cursor)
+        by_id = await endpoints.list_health(self._app, found_endpoints)
         return webhook_admin_pb2.ListPartnerEndpointsResponse(
             endpoints=[
                 webhook_admin_pb2.PartnerEndpoint(
-                    partner_id=endpoint.partner_id, endpoint=codec.to_endpoint(endpoint)
+                    partner_id=endpoint.partner_id,
+                    endpoint=codec.to_endpoint(endpoint, health=by_id[endpoint.id]),
                 )
                 for endpoint in found_endpoints
                 if endpoint.state is EndpointState.PAUSED or not request.paused

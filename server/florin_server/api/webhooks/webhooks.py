@@ -45,8 +45,12 @@ class WebhookServicer(webhook_service_pb2_grpc.WebhookServiceServicer):
         found_endpoints = await endpoints.list_endpoints(
             self._app, _get_actor(), merchant_id, request.cursor
         )
+        by_id = await endpoints.list_health(self._app, found_endpoints)
         return webhook_pb2.ListWebhookEndpointsResponse(
-            endpoints=[codec.to_endpoint(endpoint) for endpoint in found_endpoints],
+            endpoints=[
+                codec.to_endpoint(endpoint, health=by_id[endpoint.id])
+                for endpoint in found_endpoints
+            ],
             next_cursor=found_endpoints[-1].id if len(found_endpoints) == PAGE_SIZE else None,
         )
 
@@ -54,7 +58,10 @@ class WebhookServicer(webhook_service_pb2_grpc.WebhookServiceServicer):
         self, request: webhook_pb2.GetWebhookEndpointRequest, context: Any
     ) -> webhook_pb2.WebhookEndpoint:
         """Return one endpoint."""
-        return codec.to_endpoint_with_keys(await endpoints.get(self._app, _get_actor(), request.id))
+        endpoint_with_keys = await endpoints.get(self._app, _get_actor(), request.id)
+        endpoint = endpoint_with_keys.endpoint
+        by_id = await endpoints.list_health(self._app, [endpoint])
+        return codec.to_endpoint_with_keys(endpoint_with_keys, by_id[endpoint.id])
 
     async def UpdateWebhookEndpoint(
         self, request: webhook_pb2.UpdateWebhookEndpointRequest, context: Any

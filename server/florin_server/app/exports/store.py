@@ -11,6 +11,7 @@ from florin_server.app.stores import get_location, open_reader
 from florin_server.base.clock import SystemClock
 from florin_server.db import installation
 from florin_server.db.engine.query import StoreError
+from florin_server.db.engine.reading import StoreReader
 from florin_server.domain.cipher import Cipher
 from florin_server.domain.exports.error import ExportError
 from florin_server.features.exports.service.feeds import ExportOrigin
@@ -30,21 +31,31 @@ def open_store_origin(settings: Settings) -> Iterator[ExportOrigin]:
             f"secrets.json is missing in {home.path}, which identifies the store of an export: "
             "restore it from the same backup as the store"
         )
+    with open_settings_reader(settings) as (store, now_us):
+        installation_secrets = home.get_or_create_secrets()
+        seal = Cipher(installation_secrets.capture_keys)
+        yield create_store_origin(
+            store, installation_secrets.export_id, build_decimals_finder(settings), seal, now_us
+        )
+
+
+@contextmanager
+def open_settings_reader(settings: Settings) -> Iterator[tuple[StoreReader, int]]:
+    """Return the store of an installation and its present time; nothing is created or changed.
+
+    SetupError, or ExportError, if no store exists that this release can read.
+    """
+    StateFolder(settings.home).require_existing()
     try:
         store = open_reader(get_location(settings))
     except StoreError as error:
         raise ExportError(str(error)) from error
     try:
-        installation_secrets = home.get_or_create_secrets()
         # the next export reads changes since this time: rows have the store's times
         database_us = store.time_us()
         store_us = SystemClock().now_us() if database_us is None else database_us
         # tests may have advanced the clock of test data
-        now_us = store_us + store.read(installation.get_clock_offset())
-        seal = Cipher(installation_secrets.capture_keys)
-        yield create_store_origin(
-            store, installation_secrets.export_id, build_decimals_finder(settings), seal, now_us
-        )
+        yield store, store_us + store.read(installation.get_clock_offset())
     except StoreError as error:
         raise ExportError(str(error)) from error
     finally:

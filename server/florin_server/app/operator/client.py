@@ -79,7 +79,8 @@ async def open_operator(
             yield OperatorClient(local)
         return
     # permissions are fixed before the folder is used
-    metadata = (("authorization", f"Bearer {home.open().get_or_create_secrets().operator_token}"),)
+    token = home.open().get_or_create_secrets().operator_token
+    metadata = (("authorization", f"Bearer {token}"), ("florin-channel", "cli"))
     async with grpc.aio.insecure_channel(addresses["operator"]) as channel:
         stub = operator_pb2_grpc.OperatorServiceStub(channel)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from florin.v1 import operator_pb2
@@ -18,7 +19,9 @@ from florin_server.app.housekeeping.store_time import set_to_store_time
 from florin_server.app.operator.error import OperatorError
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.query import StoreError
+from florin_server.domain.audit import Actor, ActorKind, AuditChannel
 from florin_server.domain.cipher import Cipher
+from florin_server.operations.service.audit_log import ACTOR
 from florin_server.rails.protocol import Rail
 from florin_server.settings import Settings
 
@@ -66,6 +69,7 @@ async def open_offline_service(
 
         async def call(method: str, request: Message) -> Any:
             # no interceptor is in front of the servicer here
+            ACTOR.set(partial(Actor, ActorKind.OPERATOR, AuditChannel.CLI))
             RequestValidator(_SERVICE.methods_by_name[method].input_type)(request)
             try:
                 return await getattr(servicer, method)(request, None)

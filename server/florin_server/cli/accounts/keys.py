@@ -15,12 +15,23 @@ from florin_server.cli.console import (
 )
 from florin_server.cli.operation import (
     call_operator,
+    format_age,
     format_minute,
     format_mode,
     usage_error,
 )
 
-_COLUMNS = ("Key id", "Kind", "Mode", "Partner", "Ends in", "Scopes", "Revoked", "Name")
+_COLUMNS = (
+    "Key id",
+    "Kind",
+    "Mode",
+    "Partner",
+    "Ends in",
+    "Scopes",
+    "Revoked",
+    "Last used",
+    "Name",
+)
 _KEY_KINDS = {
     "partner": partner_pb2.API_KEY_KIND_PARTNER,
     "wallet": partner_pb2.API_KEY_KIND_WALLET,
@@ -116,5 +127,6 @@ def _to_row(key: partner_pb2.ApiKey) -> tuple[str, ...]:
         key.last4,
         ",".join(_format_scopes(key)),
         format_minute(key, "revoked_at"),
+        format_age(key.last_used_at) if key.HasField("last_used_at") else "never",
         key.name or "-",
     )

@@ -28,7 +28,7 @@ ExecutorId = Annotated[str, typer.Argument(help="Executor id, from `florin execu
 
 @executors.command("list")
 def executors_list(home: HomeOption = None) -> None:
-    """List executors and their open transactions.
+    """List executors, their open transactions, and how long their coin lasts.
 
     Example: `florin executors list`
     """

@@ -8,8 +8,9 @@ from florin.v1 import system_pb2
 
 from florin_server.cli.console import console, print_json, print_table
 from florin_server.cli.operation import call_operator, format_minute
+from florin_server.domain.settlement.runway import Runway, format_runway
 
-_COLUMNS = ("Executor id", "State", "Since", "Open transactions")
+_COLUMNS = ("Executor id", "State", "Since", "Open transactions", "Coin lasts for")
 
 
 def list_executors(overrides: dict[str, Any]) -> None:
@@ -26,6 +27,22 @@ def _to_row(executor: system_pb2.Executor) -> tuple[str, ...]:
         _format_state(executor),
         format_minute(executor, "paused_at"),
         str(executor.open_transactions),
+        _format_runway(executor),
+    )
+
+
+def _format_runway(executor: system_pb2.Executor) -> str:
+    if not executor.HasField("runway"):
+        return ""
+    runway = executor.runway
+    return format_runway(
+        Runway(
+            runway.account,
+            runway.asset,
+            transactions=runway.transactions,
+            items_left=runway.items_left if runway.HasField("items_left") else None,
+            seconds_left=runway.seconds_left if runway.HasField("seconds_left") else None,
+        )
     )
 
 

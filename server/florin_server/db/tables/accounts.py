@@ -94,6 +94,7 @@ class MerchantRow(TableRow, table=True):
     deleted_at_us: int | None = integer_column()
     support_email: str | None = text_column()
     support_url: str | None = text_column()
+    accent: str | None = text_column()
 
 
 class DestinationRow(TableRow, table=True):
@@ -123,6 +124,19 @@ class BankAccountRow(TableRow, table=True):
     bank_type: str = text_column()
 
 
+class ConsoleViewRow(TableRow, table=True):
+    """A named filter of the console's list of payments; `query` is that of its address."""
+
+    __tablename__ = "console_view"
+    __table_args__ = (WITHOUT_ROWID,)
+
+    partner_id: str = text_column(key=True)
+    live: bool = Field(primary_key=True)
+    name: str = text_column(key=True)
+    query: str = text_column()
+    created_at_us: int = integer_column()
+
+
 class ConsoleSessionRow(TableRow, table=True):
     """A console session that was ended before its time, or whose ticket was used.
 
@@ -135,3 +149,13 @@ class ConsoleSessionRow(TableRow, table=True):
     session_id: str = text_column(key=True)
     ended_at_us: int | None = integer_column()
     expires_at_us: int = integer_column()
+
+
+class ApiKeyUseRow(TableRow, table=True):
+    """The last use of a key, to some minutes; a key that was never used has no row."""
+
+    __tablename__ = "api_key_use"
+    __table_args__ = (WITHOUT_ROWID,)
+
+    key_id: str = text_column(key=True)
+    last_used_at_us: int = integer_column()

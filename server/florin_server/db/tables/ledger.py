@@ -15,10 +15,19 @@ from florin_server.db.tables.fields import (
 
 
 class JournalRow(TableRow, table=True):
-    """A ledger entry; its key makes sure that it is booked once."""
+    """A ledger entry; its key makes sure that it is booked once.
+
+    `merchant_id` is empty for journals without a merchant, such as gas, and null if a release
+    before v0030 booked it.
+    """
 
     __tablename__ = "ledger_journal"
-    __table_args__ = (WITHOUT_ROWID,)
+    __table_args__ = (
+        # statements: the journals of a merchant, or all, by time
+        Index("ix_ledger_journal_merchant", "merchant_id", "at_us"),
+        Index("ix_ledger_journal_at", "at_us", "idem_key"),
+        WITHOUT_ROWID,
+    )
 
     idem_key: str = text_column(key=True)
     type: str = text_column()
@@ -26,6 +35,7 @@ class JournalRow(TableRow, table=True):
     tx_hash: str | None = text_column()
     at_us: int = integer_column()
     note: str | None = text_column()
+    merchant_id: str | None = text_column()
 
 
 class TransferRow(TableRow, table=True):

@@ -6,7 +6,7 @@ Conventions as in `tables`.
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Index
+from sqlalchemy import Index, Text, func, text
 from sqlmodel import Field
 
 from florin_server.db.engine.columns import JsonPairs, JsonRows, JsonTexts, sortable_amount
@@ -31,6 +31,9 @@ UNCONFIRMED_PREDICATE = "status = 'requires_action'"
 UNSETTLED_PREDICATE = "state <> 'done'"
 EXPIRING_PREDICATE = "expires_at_us IS NOT NULL"
 HAS_PAYER_PREDICATE = "payer IS NOT NULL"
+HAS_TX_PREDICATE = "tx_id IS NOT NULL"
+# the hash of one transaction of the buyer's; signatures and transactions are longer
+TX_OUTPUT_PREDICATE = "length(outputs) <= 80"
 
 
 class ConfirmationState(StrEnum):
@@ -59,6 +62,9 @@ class PaymentRow(TableRow, table=True):
         partial_index(
             "ix_payment_partner_payer", HAS_PAYER_PREDICATE, "partner_id", "live", "payer"
         ),
+        # searches: a transaction has at most one batch of payments, a reference any number
+        Index("ix_payment_partner_reference", "partner_id", "live", "reference_id", "id"),
+        partial_index("ix_payment_tx_id", HAS_TX_PREDICATE, "tx_id"),
         WITHOUT_ROWID,
     )
 
@@ -167,4 +173,12 @@ Index(
     _PAYMENT.c.live,
     sortable_amount(_PAYMENT.c.value),
     _PAYMENT.c.id,
+)
+_CONFIRMATION = METADATA.tables["confirm"]
+# wallets write hashes in any case
+Index(
+    "ix_confirm_outputs",
+    func.lower(_CONFIRMATION.c.outputs, type_=Text()),
+    sqlite_where=text(TX_OUTPUT_PREDICATE),
+    postgresql_where=text(TX_OUTPUT_PREDICATE),
 )

@@ -21,6 +21,7 @@ from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 # predicates of partial indexes; a query uses the index only if it repeats the predicate exactly
 OWED_PREDICATE = "status IN ('waiting', 'submitted')"
 UNPAID_PREDICATE = "status IN ('pending', 'processing')"
+SENT_PREDICATE = "tx_id IS NOT NULL"
 
 
 class PayoutRow(TableRow, table=True):
@@ -63,6 +64,7 @@ class RefundRow(TableRow, table=True):
         check_enum("status", RefundStatus),
         Index("uq_refund_payment_id_ordinal", "payment_id", "ordinal", unique=True),
         partial_index("ix_refund_open", UNPAID_PREDICATE, "created_at_us"),
+        partial_index("ix_refund_tx_id", SENT_PREDICATE, "tx_id"),
     )
 
     id: str = text_column(key=True)
@@ -111,6 +113,12 @@ class PaymentSettledRow(TableRow, table=True):
     __table_args__ = (
         # of a partner, by time
         Index("ix_payment_settled_partner", "partner_id", "live", "at_us", "payment_id"),
+        # a payout of a balance settles any number of payments
+        partial_index(
+            "ix_payment_settled_tx_id",
+            SENT_PREDICATE,
+            *("partner_id", "live", "tx_id", "payment_id"),
+        ),
         WITHOUT_ROWID,
     )
 

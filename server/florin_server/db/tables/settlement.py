@@ -26,6 +26,7 @@ from florin_server.domain.settlement.chain_txs import (
 
 # a query uses a partial index only if it repeats the predicate exactly
 OPEN_TX_PREDICATE = "state IN ('signed', 'sent')"
+FINAL_TX_PREDICATE = "state = 'final'"
 
 
 class LeaseRow(TableRow, table=True):
@@ -61,6 +62,9 @@ class ChainTxRow(TableRow, table=True):
         partial_index(
             "uq_chain_tx_open", OPEN_TX_PREDICATE, "chain_id", "sender", "nonce", unique=True
         ),
+        partial_index(
+            "ix_chain_tx_final", FINAL_TX_PREDICATE, "chain_id", "sender", "created_at_us"
+        ),
     )
 
     id: str = text_column(key=True)
@@ -82,7 +86,7 @@ class ChainTxBumpRow(TableRow, table=True):
     """A variant of a transaction with its nonce, signed again for a higher fee."""
 
     __tablename__ = "chain_tx_bump"
-    __table_args__ = (WITHOUT_ROWID,)
+    __table_args__ = (Index("ix_chain_tx_bump_hash", "hash"), WITHOUT_ROWID)
 
     tx_id: str = text_column(key=True)
     n: int = integer_column(key=True)

@@ -12,17 +12,21 @@ from sqlmodel import SQLModel
 
 from florin_server.db.tables.accounts import (
     ApiKeyRow,
+    ApiKeyUseRow,
     BankAccountRow,
     ConsoleSessionRow,
+    ConsoleViewRow,
     DestinationRow,
     MerchantRow,
     PartnerRow,
     WalletAppRow,
 )
+from florin_server.db.tables.audit import AuditEntryRow
 from florin_server.db.tables.capture import CollectedDataRow
 from florin_server.db.tables.conditions import ReportedConditionRow
 from florin_server.db.tables.fields import METADATA
 from florin_server.db.tables.held_money import HeldMoneyRow
+from florin_server.db.tables.hours import NodeHourRow, WebhookHourRow
 from florin_server.db.tables.icons import IconRow
 from florin_server.db.tables.ledger import JournalRow, TransferRow
 from florin_server.db.tables.limits import (
@@ -33,6 +37,7 @@ from florin_server.db.tables.limits import (
 )
 from florin_server.db.tables.operator import ExecutorPauseRow, GenerationRow, InstallationRow
 from florin_server.db.tables.options import OptionCountRow, OptionRow, ResolvedBuildRow
+from florin_server.db.tables.payment_notes import PaymentNoteRow
 from florin_server.db.tables.payments import (
     ConfirmationRow,
     IdempotencyRow,
@@ -76,12 +81,15 @@ def _table(row: type[SQLModel]) -> Table:
 
 partner_table = _table(PartnerRow)
 api_key_table = _table(ApiKeyRow)
+api_key_use_table = _table(ApiKeyUseRow)
 wallet_app_table = _table(WalletAppRow)
 merchant_table = _table(MerchantRow)
 destination_table = _table(DestinationRow)
 bank_account_table = _table(BankAccountRow)
 console_session_table = _table(ConsoleSessionRow)
+console_view_table = _table(ConsoleViewRow)
 payment_table = _table(PaymentRow)
+payment_note_table = _table(PaymentNoteRow)
 payment_event_table = _table(PaymentEventRow)
 payment_option_table = _table(OptionRow)
 option_count_table = _table(OptionCountRow)
@@ -94,6 +102,7 @@ covering_payout_table = _table(CoveringPayoutRow)
 payment_effect_table = _table(PaymentEffectRow)
 receipt_key_table = _table(ReceiptKeyRow)
 executor_pause_table = _table(ExecutorPauseRow)
+audit_entry_table = _table(AuditEntryRow)
 quarantined_item_table = _table(QuarantinedItemRow)
 reported_condition_table = _table(ReportedConditionRow)
 screening_list_table = _table(ScreeningListRow)
@@ -125,3 +134,5 @@ webhook_endpoint_table = _table(WebhookEndpointRow)
 webhook_secret_table = _table(WebhookSecretRow)
 webhook_delivery_table = _table(WebhookDeliveryRow)
 webhook_attempt_table = _table(WebhookAttemptRow)
+webhook_hour_table = _table(WebhookHourRow)
+node_hour_table = _table(NodeHourRow)

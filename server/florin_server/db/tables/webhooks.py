@@ -30,6 +30,7 @@ class WebhookEndpointRow(TableRow, table=True):
     __table_args__ = (
         check_enum("state", EndpointState),
         Index("uq_webhook_endpoint_owner_live_url", "owner", "live", "url", unique=True),
+        Index("ix_webhook_endpoint_partner", "partner_id", "live"),
         Index("ix_webhook_endpoint_state_retry_at_us", "state", "retry_at_us"),
         WITHOUT_ROWID,
     )

@@ -1,4 +1,4 @@
-"""A merchant's name, e-mail address and logo, and its contact for buyers."""
+"""A merchant's name, e-mail address, logo and color, and its contact for buyers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ _VISIBLE = frozenset("LNPS")
 # characters with a meaning of their own in mail headers, and quoting: no real address needs them
 _LOCAL = re.compile(r'[^@"(),:;<>\[\]\\]{1,64}')
 _LABEL = re.compile(r"(?!-)(?:[A-Za-z0-9-]|[^\x00-\x7f]){1,63}(?<!-)")
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
 _EMAIL_CHARS_MAX = 254
 # pages link the address of buyers' questions, and these have a meaning in such a link
 _LINK_CHARS = frozenset("?&%#/")
@@ -45,6 +46,12 @@ def list_issues(name: str | None, email: str | None, icon_url: str | None) -> It
         yield FieldIssue("merchantEmail", "must be an e-mail address")
     if icon_url is not None and not is_https_url(icon_url):
         yield FieldIssue("iconUrl", "must be an absolute https URL")
+
+
+def list_accent_issues(accent: str | None) -> Iterator[FieldIssue]:
+    """Yield the fault of a color; None and empty text are not checked."""
+    if accent and not _COLOR.fullmatch(accent):
+        yield FieldIssue("accent", "must be a color such as #3c4bd3")
 
 
 def is_valid_name(text: str) -> bool:

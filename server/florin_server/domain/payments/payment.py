@@ -216,7 +216,10 @@ class Confirmation:
 
 @dataclass(frozen=True, slots=True)
 class Merchant:
-    """The merchant that is paid. `support_email` and `support_url` are shown to buyers."""
+    """The merchant that is paid. `support_email` and `support_url` are shown to buyers.
+
+    `accent` is the color of buttons on its checkout page, `#rrggbb`.
+    """
 
     id: str
     partner_id: str
@@ -229,6 +232,7 @@ class Merchant:
     deleted_at_us: int | None = None
     support_email: str | None = None
     support_url: str | None = None
+    accent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,18 +44,28 @@ class IconCache:
         self._requested: OrderedDict[str, OrderedDict[str, OrderedDict[str, None]]] = OrderedDict()
         self._queue_event = asyncio.Event()
 
+    @property
+    def enabled(self) -> bool:
+        """Return whether this installation fetches pictures."""
+        return self._enabled
+
     async def find_path(self, url: str | None, partner_id: str) -> str | None:
         """Return where our host shows the picture of a URL; None if it has none (yet)."""
         if url is None or not self._enabled or not is_https_url(url):
             return None
+        status = await self.get_status(url)
+        if is_due(status, self._clock.now_us()):
+            self.request(url, partner_id)
+        return None if status.digest is None else format_path(status.digest)
+
+    async def get_status(self, url: str) -> IconStatus:
+        """Return the result of fetching a URL; one without digest and fault if it is unknown."""
         now_us = self._clock.now_us()
         status = self._fetched.get(url, now_us)
         if status is None:
             status = await self._store.read(icons.find_status(url)) or IconStatus(None, None, 0)
             self._fetched.put(url, status, now_us)
-        if is_due(status, now_us):
-            self.request(url, partner_id)
-        return None if status.digest is None else f"/icons/{status.digest}.png"
+        return status
 
     async def find_picture(self, digest: str) -> bytes | None:
         """Return the PNG that a digest names."""
@@ -110,6 +120,11 @@ class IconCache:
     def record_result(self, url: str, status: IconStatus) -> None:
         """Store the worker's result for a URL; it is used here at once."""
         self._fetched.put(url, status, self._clock.now_us())
+
+
+def format_path(digest: str) -> str:
+    """Return the path at which our host shows a picture."""
+    return f"/icons/{digest}.png"
 
 
 def is_due(status: IconStatus | None, now_us: int) -> bool:

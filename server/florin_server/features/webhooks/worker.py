@@ -38,7 +38,7 @@ from florin_server.features.webhooks.service.message import (
     decrypt_keys,
     find_next_message,
 )
-from florin_server.features.webhooks.store import claims, deliveries
+from florin_server.features.webhooks.store import claims, deliveries, health
 from florin_server.features.webhooks.store.claims import WebhookDeliveryClaim
 from florin_server.features.webhooks.store.deliveries import DeliveryPolicy
 from florin_server.operations.context import QuarantineContext
@@ -61,6 +61,8 @@ _PAUSE_S = 0.01
 # beyond the time of an attempt: the time to store its conclusion
 _LEASE_MARGIN_S = 15.0
 _DAY_US = 86_400_000_000
+_DELETE_INTERVAL_S = 3600.0
+_DELETE_BATCH_SIZE = 500
 # of one endpoint at a time, while it accepts events
 _CONCURRENT_MAX = 4
 _GONE = 410
@@ -389,3 +391,12 @@ def _format_redirect(location: str) -> str:
 def _get_host(url: str) -> str:
     parts = urlsplit(url)
     return f"{parts.hostname}:{parts.port or parts.scheme}"
+
+
+async def delete_old_hours(app: StorageContext) -> None:
+    """Delete the hours of endpoints that are a week old, in small batches until canceled."""
+    while True:
+        now_us = app.clock.now_us()
+        deleted = await app.store.write(health.forget_old(now_us, _DELETE_BATCH_SIZE))
+        if deleted < _DELETE_BATCH_SIZE:
+            await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)

@@ -11,12 +11,14 @@ from florin_server.base.context import EventContext
 from florin_server.compliance.buyer_data import store as collected_data
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.payments.note import RESTORABLE_US
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
 from florin_server.idempotency.store import responses as idempotency
-from florin_server.money.payments.store import payments
+from florin_server.money.payments.store import notes, payments
 from florin_server.money.settlement.store import gas
 from florin_server.operations.context import QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
+from florin_server.operations.store import audit_log
 
 
 class _Context(EventContext, QuarantineContext, StorageContext, Protocol):
@@ -31,6 +33,8 @@ _BATCH_SIZE = 500
 _POLL_S = 1.0
 # keys live for days: their exact hour of deletion does not matter
 _DELETE_INTERVAL_S = 3600.0
+# as long as most books are kept
+_AUDIT_RETENTION_US = 2 * 365 * 86_400_000_000
 # budgets need one hour of lost gas, an operator's investigation a day
 _GAS_RETENTION_S = 86_400
 
@@ -108,3 +112,18 @@ async def delete_old_gas(app: StorageContext) -> None:
         until_us = now_us - _GAS_RETENTION_S * 1_000_000
         if await app.store.write(gas.forget(until_us, _BATCH_SIZE)) < _BATCH_SIZE:
             await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)
+
+
+async def delete_old_records(app: StorageContext) -> None:
+    """Delete old entries of the audit log and deleted notes, in small batches until canceled."""
+    while True:
+        now_us = app.clock.now_us()
+        if await app.store.write(_forget_records(now_us)) < _BATCH_SIZE:
+            await sleep_remaining(app.clock, _DELETE_INTERVAL_S, now_us)
+
+
+@operation
+def _forget_records(now_us: int) -> Op[int]:
+    entries = yield from audit_log.forget(now_us - _AUDIT_RETENTION_US, _BATCH_SIZE)
+    deleted = yield from notes.forget_deleted(now_us - RESTORABLE_US, _BATCH_SIZE)
+    return max(entries, deleted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from florin_server.base.context import EventContext
@@ -11,6 +12,7 @@ from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import generate_short_id
@@ -35,6 +37,7 @@ from florin_server.money.payments.service.load import is_visible
 from florin_server.money.payments.store import payments, simulation
 from florin_server.money.payouts.store import payouts
 from florin_server.money.refunds import store as refunds
+from florin_server.operations.service.audit_log import audited
 from florin_server.settings.context import SettingsContext
 
 
@@ -76,7 +79,8 @@ async def request_refund(
     than the refundable amount. 503 for a payment's second refund while processes of an older
     release run.
     """
-    outcome = await run_once(app, caller, _request(app, caller, request), encode_response)
+    work = audited(app, _request(app, caller, request), partial(_describe, caller))
+    outcome = await run_once(app, caller, work, encode_response)
     if isinstance(outcome, CreatedRefund):
         app.notifier.publish(Topic.PAYOUTS_DUE)
         app.notifier.publish(Topic.WEBHOOKS)
@@ -129,6 +133,18 @@ def _request(app: _Context, caller: Caller, request: RefundRequest) -> Op[Create
     if not simulated:
         yield from payouts.add(_build_payout(payment, refund))
     return CreatedRefund(refund, payment.unit)
+
+
+def _describe(caller: Caller, created: CreatedRefund) -> AuditChange:
+    refund = created.refund
+    return AuditChange(
+        AuditAction.PAYMENT_REFUNDED,
+        AuditObject.PAYMENT,
+        refund.payment_id,
+        caller.partner_id,
+        caller.live,
+        list_changes({}, {"refund": refund.id, "amount": f"{refund.value} {refund.unit}"}),
+    )
 
 
 def _check_count(

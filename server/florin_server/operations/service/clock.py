@@ -10,9 +10,11 @@ from florin_server.db import installation
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.operations.service.audit_log import audited
 from florin_server.settings.context import SettingsContext
 
 
@@ -31,7 +33,16 @@ async def advance(
     if (clock := find_movable_clock(app)) is None:
         fault = ApiError(ErrorCode.INVALID_STATE, "The clock of this installation cannot be moved")
         return await run_once(app, caller, fail_with(fault), encode_response)
-    outcome = await run_once(app, caller, _advance(app, seconds), encode_response)
+    change = AuditChange(
+        AuditAction.CLOCK_ADVANCED,
+        AuditObject.CLOCK,
+        "",
+        caller.partner_id,
+        caller.live,
+        list_changes({}, {"seconds": seconds}),
+    )
+    work = audited(app, _advance(app, seconds), lambda _: change)
+    outcome = await run_once(app, caller, work, encode_response)
     if not isinstance(outcome, StoredResponse):
         clock.advance(seconds)
     return outcome

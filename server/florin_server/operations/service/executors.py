@@ -8,10 +8,13 @@ from typing import Protocol
 from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
+from florin_server.db.engine.query import Operation
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.operations.context import WorkerContext
 from florin_server.operations.roles import KeySender
+from florin_server.operations.service.audit_log import audited_change
 from florin_server.operations.store import executors
 
 
@@ -41,7 +44,9 @@ async def list_executors(app: _Context) -> list[ExecutorStatus]:
 async def pause(app: _Context, text: str) -> ExecutorStatus:
     """Pause an executor until it is resumed; a second time changes nothing."""
     executor_id, sender = _parse_executor(app, text)
-    await app.store.write(executors.pause(executor_id, app.clock.now_us()))
+    await app.store.write(
+        _audit(app, executors.pause(executor_id, app.clock.now_us()), executor_id, pauses=True)
+    )
     sender.pause()
     app.notifier.publish(Topic.EXECUTORS)
     return await _get_executor(app, executor_id)
@@ -50,10 +55,24 @@ async def pause(app: _Context, text: str) -> ExecutorStatus:
 async def resume(app: _Context, text: str) -> ExecutorStatus:
     """Resume an executor; a second time changes nothing."""
     executor_id, sender = _parse_executor(app, text)
-    await app.store.write(executors.resume(executor_id))
+    await app.store.write(_audit(app, executors.resume(executor_id), executor_id, pauses=False))
     sender.resume()
     app.notifier.publish(Topic.EXECUTORS)
     return await _get_executor(app, executor_id)
+
+
+def _audit(
+    app: StorageContext, work: Operation[None], executor_id: str, *, pauses: bool
+) -> Operation[None]:
+    action = AuditAction.EXECUTOR_PAUSED if pauses else AuditAction.EXECUTOR_RESUMED
+    change = AuditChange(action, AuditObject.EXECUTOR, executor_id)
+    return audited_change(
+        app,
+        executors.list_pauses(),
+        work,
+        # a second time changes nothing
+        lambda former, _: None if (executor_id in former) is pauses else change,
+    )
 
 
 async def _get_executor(app: _Context, executor_id: str) -> ExecutorStatus:

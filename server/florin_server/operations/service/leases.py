@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.settlement.lease import Lease
+from florin_server.operations.service.audit_log import audited
 from florin_server.operations.store import leases
 
 _log = logging.getLogger(__name__)
@@ -39,7 +41,13 @@ async def release(app: StorageContext, name: str, holder: str) -> Lease:
     next renews or signs. invalid_params for an unknown name, invalid_state if `holder` no longer
     has it.
     """
-    released = await app.store.write(_release(name, holder))
+    change = AuditChange(
+        AuditAction.LEASE_RELEASED,
+        AuditObject.LEASE,
+        name,
+        changes=list_changes({"holder": holder}, {}),
+    )
+    released = await app.store.write(audited(app, _release(name, holder), lambda _: change))
     _log.warning("the operator released lease %s of process %s", name, holder)
     return released
 

@@ -109,6 +109,12 @@ _OPEN = Statement(
     ),
     QuarantinedItem,
 )
+_SET_ASIDE = (
+    select(quarantined_item_table.c.id)
+    .where(quarantined_item_table.c.state == QuarantinedItemState.SET_ASIDE)
+    .limit(param("limit"))
+)
+_COUNT_SET_ASIDE = Statement(select(func.count()).select_from(_SET_ASIDE.subquery()), int)
 _COUNTS = Statement(
     select(
         quarantined_item_table.c.chain_id,
@@ -202,6 +208,12 @@ def list_items(limit: int, *, include_closed: bool) -> Op[list[QuarantinedItem]]
 def count_open() -> Op[list[QuarantinedCount]]:
     """Return how many items wait for the operator."""
     return (yield from _COUNTS.all())
+
+
+@operation
+def count_set_aside(limit: int) -> Op[int]:
+    """Return how many items wait for a decision, at most `limit`."""
+    return (yield from _COUNT_SET_ASIDE.single(limit=limit))
 
 
 @operation

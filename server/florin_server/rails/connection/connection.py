@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
+from florin_server.domain.node_hours import NodeActivity
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcTransport
 from florin_server.rails.connection.new_blocks import BlockNotifier
 from florin_server.rails.connection.node_dialect import NodeDialect
@@ -66,6 +67,14 @@ class ChainConnection:
         None for a node of this process.
         """
         return self.rpc.list_states()
+
+    def record_checks(self) -> None:
+        """Count whether each node is in use now."""
+        self.rpc.record_checks()
+
+    def take_activities(self) -> Mapping[str, NodeActivity]:
+        """Return by node what was observed since the last time; none for a node of this process."""
+        return self.rpc.take_activities()
 
     @property
     def calls_by_method(self) -> Mapping[str, int]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, TypeVar
 
+from florin_server.domain.node_hours import NodeActivity
 from florin_server.rails.connection.jsonrpc import (
     TIMEOUT_S,
     AnswerTooLarge,
@@ -112,6 +113,15 @@ class FailoverRpc:
         """Return the state of each endpoint, in the order of preference; none if it is trusted."""
         return () if self._trusted else self._pool.list_states()
 
+    def record_checks(self) -> None:
+        """Count whether each endpoint is in use now; nothing if it is trusted."""
+        if not self._trusted:
+            self._pool.record_checks()
+
+    def take_activities(self) -> dict[str, NodeActivity]:
+        """Return by endpoint what was observed since the last time; nothing if it is trusted."""
+        return {} if self._trusted else self._pool.take_activities()
+
     async def probe_due(self) -> None:
         """Probe the endpoints that are due, and wait briefly for their answers."""
         self._pool.start_probes()
@@ -171,7 +181,7 @@ class FailoverRpc:
                 async with asyncio.timeout(_QUORUM_TIMEOUT_S):
                     return await ask(_SingleEndpointRpc(self, endpoint))
             except TimeoutError:
-                endpoint.health.record_failure(self._now(), "does not answer in time")
+                endpoint.health.record_timeout(self._now())
             except RailUnavailable:
                 endpoint.health.record_unusable_answer()
         raise first
@@ -197,7 +207,7 @@ class FailoverRpc:
             async with asyncio.timeout(_QUORUM_TIMEOUT_S):
                 return [await ask(_SingleEndpointRpc(self, endpoint))]
         except TimeoutError:
-            endpoint.health.record_failure(self._now(), "does not answer in time")
+            endpoint.health.record_timeout(self._now())
         except RailUnavailable:
             pass
         return []
@@ -239,7 +249,7 @@ class FailoverRpc:
                     endpoint, read.calls, single=read.is_single, floors=self._heights.list_floors()
                 )
         except TimeoutError:
-            endpoint.health.record_failure(self._now(), "does not answer in time")
+            endpoint.health.record_timeout(self._now())
             read.fault = RailUnavailable(f"{endpoint.health.name} did not answer in time")
             return None
         except AnswerTooLarge:
@@ -293,6 +303,7 @@ class FailoverRpc:
         heights = self._dialect.parse_heights(guarded_calls, answers)
         endpoint.health.head = max(endpoint.health.head, heights.get(HEAD, 0))
         if (behind := self._heights.record_heights(heights, floors, self._now())) > 0:
+            endpoint.health.record_stale_answer()
             raise StaleNode(f"{endpoint.health.name} lags {behind} blocks behind what was seen")
         return answers[1:] if guard is not None else answers
 

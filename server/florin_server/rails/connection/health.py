@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+from florin_server.domain.node_hours import NodeActivity, NodeErrorKind
 from florin_server.rails.types import NodeState
 
 PROBE_S = 15.0  # between two probes of a good endpoint: which chain it serves, and its head
@@ -39,6 +40,7 @@ class EndpointHealth:
     error_rate: float = 0.0
     probe_at: float = 0.0
     rate_limited_until: float = 0.0
+    activity: NodeActivity = field(default_factory=NodeActivity)  # since it was last taken
     _top: int = -1
     _top_at: float = 0.0
     _failures: int = 0  # in a row
@@ -46,6 +48,7 @@ class EndpointHealth:
 
     def record_answer(self, seconds: float) -> None:
         """Record an answer; only a probe brings back an endpoint that is left out."""
+        self.activity.record_answer(seconds)
         self.latency_s += (seconds - self.latency_s) * (_WEIGHT if self.latency_s else 1)
         self.error_rate -= self.error_rate * _WEIGHT
 
@@ -56,15 +59,24 @@ class EndpointHealth:
 
     def record_error(self) -> None:
         """Record an answer that reports a failure of the node."""
-        self.error_rate += (1 - self.error_rate) * _WEIGHT
+        self.activity.errors[NodeErrorKind.REFUSED] += 1
+        self._raise_error_rate()
 
     def record_unusable_answer(self) -> None:
         """Record an answer that could not be used, so that other endpoints are asked first."""
+        self.activity.errors[NodeErrorKind.REFUSED] += 1
         self.error_rate = max(self.error_rate, 2 * ERRORS_MAX)
 
-    def record_failure(self, now: float, problem: str, retry_s: float | None = None) -> None:
+    def record_timeout(self, now: float) -> None:
+        """Record that the endpoint did not answer in time."""
+        self.record_failure(now, "does not answer in time", NodeErrorKind.TIMEOUTS)
+
+    def record_failure(
+        self, now: float, problem: str, kind: NodeErrorKind, retry_s: float | None = None
+    ) -> None:
         """Record that the endpoint did not answer; `retry_s` is the pause that it asked for."""
-        self.record_error()
+        self.activity.errors[kind] += 1
+        self._raise_error_rate()
         self.is_proven = False
         self._exclude(now, problem)
         if retry_s is not None:
@@ -78,12 +90,14 @@ class EndpointHealth:
 
     def record_wrong_chain(self, now: float, problem: str) -> None:
         """Record that the endpoint serves another chain, so that its answers are not used."""
+        self.activity.errors[NodeErrorKind.WRONG_CHAIN] += 1
         self.is_proven, self.is_wrong_chain = False, True
         self._exclude(now, problem)
 
     def record_head(self, now: float, head: int, best: int, lag_max: int) -> None:
         """Record the endpoint's head and how far it is behind the best head."""
         self.head, self.lag = head, max(0, best - head)
+        self.activity.record_lag(self.lag)
         # a URL may lead to nodes that differ by some blocks, so small steps back are not news
         if head > self._top or head < self._top - lag_max:
             self._top, self._top_at = head, now
@@ -92,6 +106,20 @@ class EndpointHealth:
             self._exclude(now, f"is {self.lag} blocks behind")
         else:
             self.is_excluded, self.problem, self._failures = False, "", 0
+
+    def record_stale_answer(self) -> None:
+        """Record an answer that was older than data already seen."""
+        self.activity.errors[NodeErrorKind.STALE] += 1
+
+    def record_check(self) -> None:
+        """Count whether it is in use now; nothing before anything is known of it."""
+        if self.is_proven or self.is_excluded:
+            self.activity.record_check(is_healthy=not self.is_excluded)
+
+    def take_activity(self) -> NodeActivity:
+        """Return what was observed since the last time."""
+        activity, self.activity = self.activity, NodeActivity()
+        return activity
 
     def is_due(self, now: float, *, is_short: bool) -> bool:
         """Return True if a probe is due; `is_short` means that too few endpoints are good."""
@@ -123,6 +151,9 @@ class EndpointHealth:
             error_rate=round(self.error_rate, 3),
             problem=self.problem,
         )
+
+    def _raise_error_rate(self) -> None:
+        self.error_rate += (1 - self.error_rate) * _WEIGHT
 
     def _exclude(self, now: float, problem: str) -> None:
         self.is_excluded, self.problem, self._excluded_at = True, problem, now

@@ -61,6 +61,10 @@ class UnreadableAnswer(RailUnavailable):
     """The answer is not JSON-RPC, for example a proxy's error page, or empty."""
 
 
+class NodeTimeout(RailUnavailable):
+    """The node did not answer in time."""
+
+
 class RateLimited(RailUnavailable):
     """The node asked us to wait, for `retry_s` seconds if it said for how long."""
 
@@ -174,7 +178,7 @@ class HttpTransport:
                     raise UnreadableAnswer(f"{self._name} answered HTTP {response.status}")
                 return answer
         except TimeoutError:
-            raise RailUnavailable(f"{self._name} did not answer in time") from None
+            raise NodeTimeout(f"{self._name} did not answer in time") from None
         except (aiohttp.ClientError, OSError) as fault:
             # the error's text may contain the URL
             raise RailUnavailable(f"{self._name}: {type(fault).__name__}") from None
@@ -317,7 +321,7 @@ class JsonRpcClient:
             async with asyncio.timeout(self._timeout_s):
                 answer = await self._transport.send(orjson.dumps(question))
         except TimeoutError:
-            raise RailUnavailable("the node did not answer in time") from None
+            raise NodeTimeout("the node did not answer in time") from None
         if len(answer) > self._answer_bytes_max:
             raise AnswerTooLarge("the node's answer exceeds the size limit")
         try:

@@ -7,8 +7,9 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from florin_server.domain.node_hours import NodeActivity, NodeErrorKind
 from florin_server.rails.connection.health import EndpointHealth
-from florin_server.rails.connection.jsonrpc import JsonRpcClient, RateLimited
+from florin_server.rails.connection.jsonrpc import JsonRpcClient, NodeTimeout, RateLimited
 from florin_server.rails.connection.node_dialect import NodeDialect, WrongChain
 from florin_server.rails.types import NodeState, RailUnavailable
 
@@ -54,6 +55,17 @@ class EndpointPool:
     def list_states(self) -> tuple[NodeState, ...]:
         """Return the state of each endpoint."""
         return tuple(endpoint.health.to_state() for endpoint in self.endpoints)
+
+    def record_checks(self) -> None:
+        """Count whether each endpoint is in use now."""
+        for endpoint in self.endpoints:
+            endpoint.health.record_check()
+
+    def take_activities(self) -> dict[str, NodeActivity]:
+        """Return by endpoint what was observed since the last time."""
+        return {
+            endpoint.health.name: endpoint.health.take_activity() for endpoint in self.endpoints
+        }
 
     async def close(self) -> None:
         """Cancel pending work and close the connections."""
@@ -160,7 +172,7 @@ class EndpointPool:
             str(fault).removeprefix(endpoint.health.name).lstrip(": ") or "does not answer in time"
         )
         retry_s = fault.retry_s if isinstance(fault, RateLimited) else None
-        endpoint.health.record_failure(self._now(), text, retry_s)
+        endpoint.health.record_failure(self._now(), text, _get_error_kind(fault), retry_s)
 
     def start_task(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Start a task that ends with the pool."""
@@ -173,3 +185,11 @@ class EndpointPool:
         self._tasks.discard(task)
         if not task.cancelled():
             task.exception()  # retrieve the exception, as no caller may have waited for it
+
+
+def _get_error_kind(fault: Exception) -> NodeErrorKind:
+    if isinstance(fault, RateLimited):
+        return NodeErrorKind.RATE_LIMITED
+    if isinstance(fault, TimeoutError | NodeTimeout):
+        return NodeErrorKind.TIMEOUTS
+    return NodeErrorKind.UNREACHABLE

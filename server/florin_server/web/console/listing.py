@@ -13,6 +13,7 @@ from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.errors import validation_error
+from florin_server.domain.money import format_minor_units
 from florin_server.domain.text import format_csv_cell
 from florin_server.web.console.fields import (
     FormValues,
@@ -25,11 +26,12 @@ from florin_server.web.console.view import (
     PAYMENT_STATES,
     Formatter,
     compute_rate,
-    format_units,
 )
 from florin_server.web.handlers import NOSNIFF
 
 PAGE_ROWS = 50
+# the fields of an address that choose and order payments
+FILTER_NAMES = ("status", "from", "to", "reference", "merchant", "token", "network", "sort", "dir")
 # the most rows in one answer of the API
 ROWS_MAX = 200
 # the most rows of a file: `florin export` writes longer ones
@@ -52,7 +54,7 @@ _COLUMNS = (
     *("amount", "currency", "asset_amount", "asset", "asset_id", "rate", "fee", "net"),
     *("refund_status", "refund_amount", "refunded_at"),
     *("payer", "wallet", "network", "transaction", "created_at", "last_updated_at", "settled_at"),
-    "refunds",
+    *("refunds", "fee_asset", "net_asset", "refund_asset"),
 )
 
 
@@ -165,6 +167,7 @@ def _format_row(formatter: Formatter, row: listing_pb2.PaymentRow) -> list[str]:
         formatter.iso(row.last_updated_at),
         formatter.iso(row.settled_at) if row.HasField("settled_at") else "",
         "; ".join(_describe_refund(formatter, refund) for refund in row.refunds),
+        *_format_units(row),
     ]
 
 
@@ -172,7 +175,7 @@ def _format_decimal(amount: money_pb2.Amount) -> str:
     """Return an amount in whole units as a plain number, all its decimals exact; empty if unset."""
     if not amount.unit or not amount.value.isascii() or not amount.value.isdecimal():
         return ""
-    return format_units(int(amount.value), amount.display.decimals)
+    return format_minor_units(int(amount.value), amount.display.decimals)
 
 
 def _format_rate(row: listing_pb2.PaymentRow) -> str:
@@ -186,7 +189,16 @@ def _format_fee_and_net(row: listing_pb2.PaymentRow) -> tuple[str, str]:
     if row.status != payment_pb2.PAYMENT_STATUS_SUCCEEDED or not paid.value.isdecimal():
         return "", ""
     decimals, fee_units = paid.display.decimals, int(fee.value) if fee.value.isdecimal() else 0
-    return format_units(fee_units, decimals), format_units(int(paid.value) - fee_units, decimals)
+    return format_minor_units(fee_units, decimals), format_minor_units(
+        int(paid.value) - fee_units, decimals
+    )
+
+
+def _format_units(row: listing_pb2.PaymentRow) -> tuple[str, str, str]:
+    """Return the tickers of fee, net and refund amount; empty where the amount is empty."""
+    symbol = row.token_amount.display.asset_symbol
+    fee, net = (symbol if text else "" for text in _format_fee_and_net(row))
+    return fee, net, row.refunds[-1].amount.display.asset_symbol if row.refunds else ""
 
 
 def _format_refunds(formatter: Formatter, row: listing_pb2.PaymentRow) -> tuple[str, str, str]:

@@ -17,16 +17,10 @@ from florin_server.domain.errors import ApiError
 from florin_server.web.console import hosts
 from florin_server.web.console.fields import read_form
 from florin_server.web.console.hosts import HostKind
+from florin_server.web.console.paths import LOGIN, ROOT, parse_return_path
 from florin_server.web.console.session import TICKET_S
-from florin_server.web.console.site import (
-    LOGIN,
-    ROOT,
-    Console,
-    ConsoleRequest,
-    describe_refusal,
-    parse_return_path,
-    redirect,
-)
+from florin_server.web.console.sign_ins import record_sign_in
+from florin_server.web.console.site import Console, ConsoleRequest, describe_refusal, redirect
 from florin_server.web.forms import is_same_origin_form, is_same_site_link
 from florin_server.web.handlers import Routes, build_read_routes
 from florin_server.web.refusal import to_refused_error
@@ -63,6 +57,7 @@ def build_routes(console: Console) -> Routes:
                 request, back, refused.status, describe_refusal(refused)
             )
             return replace(answer, headers=(*answer.headers, *refused.headers))
+        await record_sign_in(console, request, holder, live=live)
         if place is HostKind.TLS:
             session = console.sessions.start(holder, hosts.get_host_name(request), live=live)
             return redirect(back, console.sessions.build_session_cookie(session, request))
@@ -76,7 +71,8 @@ def build_routes(console: Console) -> Routes:
         return await _enter_session(console, request)
 
     async def sign_out(console_request: ConsoleRequest) -> PlainResponse:
-        await console.end_session(console_request.session)
+        for session in console_request.session.list_all():
+            await console.end_session(session)
         return console.redirect_to_sign_in(
             console_request.request,
             "",

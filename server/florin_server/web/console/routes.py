@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
-from typing import Protocol
 
 from florin.v1 import (
     account_pb2,
@@ -13,31 +12,35 @@ from florin.v1 import (
     system_pb2,
     webhook_service_pb2,
 )
+from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainRequest
 from grpc_rest_gateway.rpc import Metadata, RpcBackend
 
-from florin_server.db.context import StorageContext
+from florin_server.base.ttl_cache import TtlCache
 from florin_server.domain.accounts.credentials import parse_key
-from florin_server.limits.context import LimitContext
-from florin_server.rails.context import ChainContext
-from florin_server.settings.context import SettingsContext
-from florin_server.web.console import login, search
+from florin_server.web.console import audit, login, notes, search, shell
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.config import ConsoleConfig, NavGroup, NavLink
 from florin_server.web.console.confirmation import Confirmer
+from florin_server.web.console.context import ConsoleContext
 from florin_server.web.console.merchant import (
     balances,
+    branding,
     create,
     keys,
     merchants,
     overview,
     payment,
+    sessions,
+    statement,
+    views,
     webhooks,
 )
 from florin_server.web.console.merchant import payments as own_payments
 from florin_server.web.console.operator import (
     accounts,
     books,
+    health,
     held,
     payments,
     payouts,
@@ -45,20 +48,19 @@ from florin_server.web.console.operator import (
     status,
 )
 from florin_server.web.console.operator import webhooks as all_webhooks
+from florin_server.web.console.operator.alarms import count_open_conditions
 from florin_server.web.console.session import ConsoleSession, SessionManager
+from florin_server.web.console.sign_ins import count_failures
 from florin_server.web.console.site import ROOT, Console, PageHandler
 from florin_server.web.handlers import Routes, build_read_routes
-
-
-class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
-    """The parts of the application that this module uses."""
-
 
 _MERCHANT = (
     merchant_pb2.DESCRIPTOR.services_by_name["MerchantService"],
     admin_pb2.DESCRIPTOR.services_by_name["AdminService"],
     webhook_service_pb2.DESCRIPTOR.services_by_name["WebhookService"],
 )
+# the number of alarms in the navigation may be this old; their page reads them again
+_ALARMS_AGE_US = 10_000_000
 _OPERATOR = (operator_pb2.DESCRIPTOR.services_by_name["OperatorService"],)
 
 _MERCHANT_READS: Mapping[str, PageHandler] = {
@@ -68,10 +70,16 @@ _MERCHANT_READS: Mapping[str, PageHandler] = {
     create.PATH: create.show,
     search.PATH: search.search_own,
     balances.PATH: balances.show,
+    statement.PATH: statement.show,
+    f"{statement.PATH}/export": statement.download_csv,
     payment.PATH: payment.show,
     merchants.PATH: merchants.show,
     merchants.MERCHANT_PATH: merchants.show_merchant,
+    branding.PATH: branding.show,
     keys.PATH: keys.show,
+    audit.PATH: audit.show,
+    f"{audit.PATH}/export": audit.download_csv,
+    sessions.PATH: sessions.show,
     webhooks.PATH: webhooks.show,
     webhooks.ENDPOINT_PATH: webhooks.show_endpoint,
 }
@@ -84,12 +92,25 @@ MERCHANT_WRITES: Mapping[str, PageHandler] = {
     f"{payment.PATH}/refund": payment.refund,
     f"{payment.PATH}/cancel": payment.cancel,
     f"{payment.PATH}/simulate": payment.simulate,
+    branding.PATH: branding.save,
+    branding.PREVIEW_PATH: branding.preview,
     f"{merchants.MERCHANT_PATH}/destinations": merchants.add,
     f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/change": merchants.change,
     f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/remove": merchants.remove,
 }
+# forms whose repetition changes nothing more
+_MERCHANT_SHELL_WRITES: Mapping[str, PageHandler] = {
+    sessions.ADD_PATH: sessions.add,
+    sessions.SWITCH_PATH: sessions.switch,
+    sessions.END_PATH: sessions.end,
+    views.PATH: views.save,
+    views.REMOVE_PATH: views.remove,
+}
 # forms whose RPCs take no idempotency key
 MERCHANT_WRITES_ONCE: Mapping[str, PageHandler] = {
+    f"{payment.PATH}{notes.ADD_PATH}": notes.add,
+    f"{payment.PATH}{notes.DELETE_PATH}": notes.delete,
+    f"{payment.PATH}{notes.RESTORE_PATH}": notes.restore,
     webhooks.PATH: webhooks.create,
     f"{webhooks.ENDPOINT_PATH}/pause": webhooks.pause,
     f"{webhooks.ENDPOINT_PATH}/rotate": webhooks.rotate,
@@ -122,6 +143,7 @@ MERCHANT_CONFIRMS: Mapping[str, Confirmer] = {
 }
 _OPERATOR_READS: Mapping[str, PageHandler] = {
     ROOT: status.show,
+    health.NODES_PATH: health.show_nodes,
     payments.PATH: payments.show,
     f"{payments.PATH}/export": payments.download_csv,
     payments.PAYMENT_PATH: payments.show_payment,
@@ -131,6 +153,8 @@ _OPERATOR_READS: Mapping[str, PageHandler] = {
     quarantine.PATH: quarantine.show,
     books.PATH: books.show,
     accounts.PATH: accounts.show,
+    audit.PATH: audit.show,
+    f"{audit.PATH}/export": audit.download_csv,
     all_webhooks.PATH: all_webhooks.show,
     all_webhooks.ENDPOINT_PATH: all_webhooks.show_attempts,
 }
@@ -153,6 +177,9 @@ OPERATOR_WRITES: Mapping[str, PageHandler] = {
     f"{accounts.PATH}/keys/revoke": accounts.revoke_key,
     f"{accounts.PATH}/wallets/revoke": accounts.revoke_wallet,
     f"{all_webhooks.ENDPOINT_PATH}/pause": all_webhooks.pause,
+    f"{payments.PAYMENT_PATH}{notes.ADD_PATH}": notes.add,
+    f"{payments.PAYMENT_PATH}{notes.DELETE_PATH}": notes.delete,
+    f"{payments.PAYMENT_PATH}{notes.RESTORE_PATH}": notes.restore,
 }
 OPERATOR_CONFIRMS: Mapping[str, Confirmer] = {
     f"{ROOT}/executors/pause": status.confirm_pause,
@@ -167,23 +194,39 @@ OPERATOR_CONFIRMS: Mapping[str, Confirmer] = {
     f"{accounts.PATH}/wallets/revoke": accounts.confirm_revoke_wallet,
     f"{all_webhooks.ENDPOINT_PATH}/pause": all_webhooks.confirm_pause,
 }
-OPERATOR_FRESH_PATHS = frozenset(OPERATOR_WRITES) - {f"{all_webhooks.ENDPOINT_PATH}/pause"}
+# all others require a sign-in from the last ten minutes
+OPERATOR_FRESH_PATHS = frozenset(OPERATOR_WRITES) - {
+    f"{all_webhooks.ENDPOINT_PATH}/pause",
+    f"{payments.PAYMENT_PATH}{notes.ADD_PATH}",
+    f"{payments.PAYMENT_PATH}{notes.DELETE_PATH}",
+    f"{payments.PAYMENT_PATH}{notes.RESTORE_PATH}",
+}
 
 
 _MERCHANT_GROUPS = (
     NavGroup(
         "",
         (
-            NavLink(ROOT, "Overview", "home"),
-            NavLink(own_payments.PATH, "Payments", "list"),
-            NavLink(create.PATH, "New payment", "link"),
+            NavLink(ROOT, "Overview", "home", by_merchant=True),
+            NavLink(own_payments.PATH, "Payments", "list", by_merchant=True),
+            NavLink(create.PATH, "New payment", "link", by_merchant=True),
             NavLink(merchants.PATH, "Merchants", "shop"),
         ),
     ),
-    NavGroup("Money", (NavLink(balances.PATH, "Balances", "book"),)),
+    NavGroup(
+        "Money",
+        (
+            NavLink(balances.PATH, "Balances", "book", by_merchant=True),
+            NavLink(statement.PATH, "Statement", "receipt", by_merchant=True),
+        ),
+    ),
     NavGroup(
         "Developers",
-        (NavLink(webhooks.PATH, "Webhooks", "hook"), NavLink(keys.PATH, "API keys", "key")),
+        (
+            NavLink(webhooks.PATH, "Webhooks", "hook"),
+            NavLink(keys.PATH, "API keys", "key"),
+            NavLink(audit.PATH, "Audit log", "log"),
+        ),
     ),
 )
 _OPERATOR_GROUPS = (
@@ -202,13 +245,14 @@ _OPERATOR_GROUPS = (
             NavLink(quarantine.PATH, "Quarantine", "alert"),
             NavLink(accounts.PATH, "Accounts and keys", "key"),
             NavLink(all_webhooks.PATH, "Webhooks", "hook"),
+            NavLink(audit.PATH, "Audit log", "log"),
         ),
     ),
 )
 
 
 def build_merchant_routes(
-    app: _Context, secret_backend: RpcBackend, key_id_backend: RpcBackend, key: bytes
+    app: ConsoleContext, secret_backend: RpcBackend, key_id_backend: RpcBackend, key: bytes
 ) -> Routes:
     """Return the routes of the merchant console.
 
@@ -231,10 +275,11 @@ def build_merchant_routes(
         name="merchant",
         credential_name="an API key",
         groups=_MERCHANT_GROUPS,
-        verify_secret=verify_secret,
+        verify_secret=count_failures(app, "merchant", verify_secret),
         build_metadata=lambda session: (("api-key", session.holder),),
         has_idempotency_keys=True,
         is_allowed_host=lambda _: True,
+        read_shell=lambda session, _: shell.read_merchant_shell(app, session),
     )
     console = Console(
         app,
@@ -255,7 +300,7 @@ def build_merchant_routes(
         console,
         _MERCHANT_READS,
         _MERCHANT_SCRIPT_READS,
-        MERCHANT_WRITES,
+        {**MERCHANT_WRITES, **_MERCHANT_SHELL_WRITES},
         MERCHANT_FRESH_PATHS,
         confirms=MERCHANT_CONFIRMS,
     )
@@ -263,7 +308,7 @@ def build_merchant_routes(
 
 
 def build_operator_routes(
-    app: _Context,
+    app: ConsoleContext,
     backend: RpcBackend,
     token: str,
     key: bytes,
@@ -279,17 +324,39 @@ def build_operator_routes(
         )
         return "operator", False
 
+    alarm_counts = TtlCache[int](1, _ALARMS_AGE_US)
+
+    async def count_alarms(session: ConsoleSession, peer: str) -> int:
+        now_us = app.clock.now_us()
+        count = alarm_counts.get(ROOT, now_us)
+        if count is None:
+            request = system_pb2.GetSystemStatusRequest()
+            metadata = credential(session)
+            count = count_open_conditions(
+                await calls.call("OperatorService.GetSystemStatus", request, metadata, peer)
+            )
+            alarm_counts.put(ROOT, count, now_us)
+        return count
+
+    async def read_shell(session: ConsoleSession, peer: str) -> shell.Shell:
+        try:
+            alarms = await count_alarms(session, peer)
+        except RefusedError:
+            alarms = 0
+        return await shell.read_operator_shell(app, alarms)
+
     def credential(_: ConsoleSession) -> Metadata:
-        return _build_bearer_metadata(token)
+        return (*_build_bearer_metadata(token), ("florin-channel", "console"))
 
     config = ConsoleConfig(
         name="operator",
         credential_name="the operator's token",
         groups=_OPERATOR_GROUPS,
-        verify_secret=verify_secret,
+        verify_secret=count_failures(app, "operator", verify_secret),
         build_metadata=credential,
         has_idempotency_keys=False,
         is_allowed_host=is_allowed_host,
+        read_shell=read_shell,
     )
     console = Console(app, config, calls, _create_sessions(app, "operator", key))
     return _build_routes(
@@ -306,7 +373,7 @@ def _build_bearer_metadata(token: str) -> Metadata:
     return (("authorization", f"Bearer {token}"),)
 
 
-def _create_sessions(app: _Context, name: str, key: bytes) -> SessionManager:
+def _create_sessions(app: ConsoleContext, name: str, key: bytes) -> SessionManager:
     return SessionManager(name, key, app.clock, app.randbytes, app.links.base_url)
 
 

@@ -12,11 +12,7 @@ from grpc_rest_gateway.plain import PlainResponse
 from florin_server.api.payments.codec import PaymentCodec
 from florin_server.api.payments.listing_codec import PaymentListCodec
 from florin_server.money.payments.service.lists import PaymentListPage
-from florin_server.money.payments.service.search import (
-    NEWEST,
-    find_partner_id,
-    search_payments,
-)
+from florin_server.money.payments.service.search import find_partner_id, search_payments
 from florin_server.money.payments.store.list_rows import PaymentListRow
 from florin_server.money.payments.store.listing import PaymentTotals
 from florin_server.web.console.merchant.payment import build_path
@@ -60,8 +56,6 @@ async def search_all(console_request: ConsoleRequest) -> PlainResponse:
                 partner.id,
                 _get_text(console_request),
                 live=live,
-                # together they read no more than the search of one partner
-                newest=NEWEST // (2 * len(partners)),
             )
     if len(rows) == 1:
         return console_request.redirect_to(f"{ROOT}/payments/{quote(rows[0].payment.id, '')}")

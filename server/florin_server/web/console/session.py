@@ -2,7 +2,7 @@
 
 Processes with the same state folder decrypt each other's cookies. A cookie names an API key, and
 every call reads that key again: revoking it ends its sessions at once. A cookie also names its
-host, and is invalid at another one.
+host, and is invalid at another one. It can have sessions of several keys, the chosen one first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import binascii
 import hmac
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 import orjson
 from grpc_rest_gateway.plain import PlainRequest
@@ -26,13 +26,18 @@ LIFE_S = 8 * 3600
 # later, actions that move money or show secrets ask for the key again
 FRESH_S = 10 * 60
 TICKET_S = 60
+# keys that are signed in at the same time
+SESSIONS_MAX = 4
 # a page that is loaded sooner does not renew the cookie
 _RENEWAL_S = 60
 _FORMS_MAX = 10_000
 _ID_BYTES = 16
 _NONCE_BYTES = 12
-_COOKIE_CHARS = 1024
+# browsers keep 4096
+_COOKIE_CHARS = 4000
 _PER_S = 1_000_000
+# of a session in a cookie
+_FIELDS = 7
 
 HttpHeader = tuple[bytes, bytes]
 
@@ -42,7 +47,8 @@ class ConsoleSession:
     """A session that began at `started_s` and last loaded a page at `last_seen_s`.
 
     `holder` is the id of the API key, or "operator"; the secret was last entered at `verified_s`.
-    `host` is the only host name at which the session is valid.
+    `host` is the only host name at which the session is valid. `remaining` are the sessions of
+    other keys in the same browser, the last used first; they have no others themselves.
     """
 
     id: str
@@ -52,6 +58,36 @@ class ConsoleSession:
     last_seen_s: int
     verified_s: int
     host: str
+    remaining: tuple[ConsoleSession, ...] = ()
+
+    def list_all(self) -> tuple[ConsoleSession, ...]:
+        """Return the sessions of all keys, each without the others; this one first."""
+        return replace(self, remaining=()), *self.remaining
+
+    def choose(self, holder: str) -> ConsoleSession | None:
+        """Return the session of another key, with this one among the others; None without it."""
+        chosen = next((other for other in self.remaining if other.holder == holder), None)
+        return None if chosen is None else self.add(chosen)
+
+    def add(self, session: ConsoleSession) -> ConsoleSession:
+        """Return a session with these as its others; an earlier session of its key is dropped."""
+        remaining = tuple(each for each in self.list_all() if each.holder != session.holder)
+        return replace(session, remaining=remaining)
+
+    def remove(self, holder: str) -> ConsoleSession | None:
+        """Return the sessions without that of a key, the last used first; None if none is left."""
+        remaining = [session for session in self.list_all() if session.holder != holder]
+        return replace(remaining[0], remaining=tuple(remaining[1:])) if remaining else None
+
+    def to_fields(self) -> list[object]:
+        """Return the fields as the cookie has them; of a single session as older releases do."""
+        single = [
+            *(self.id, self.holder, self.live, self.started_s, self.last_seen_s),
+            *(self.verified_s, self.host),
+        ]
+        return (
+            [*single, [other.to_fields() for other in self.remaining]] if self.remaining else single
+        )
 
 
 class SessionManager:
@@ -126,7 +162,9 @@ class SessionManager:
         now_s = self._get_now_s()
         if now_s - session.last_seen_s < _RENEWAL_S:
             return ()
-        return (self.build_session_cookie(replace(session, last_seen_s=now_s), request),)
+        remaining = tuple(replace(other, last_seen_s=now_s) for other in session.remaining)
+        renewed = replace(session, last_seen_s=now_s, remaining=remaining)
+        return (self.build_session_cookie(renewed, request),)
 
     def build_session_cookie(self, session: ConsoleSession, request: PlainRequest) -> HttpHeader:
         """Return the header that sets the cookie of a session."""
@@ -143,6 +181,10 @@ class SessionManager:
     def is_csrf_token(self, session: ConsoleSession, token: str) -> bool:
         """Return True if a token is that of the session."""
         return hmac.compare_digest(self.derive_csrf_token(session).encode(), token.encode())
+
+    def find_form_owner(self, session: ConsoleSession, token: str) -> ConsoleSession | None:
+        """Return the other session whose form has a token; None if it is of none of them."""
+        return next((each for each in session.remaining if self.is_csrf_token(each, token)), None)
 
     def derive_confirmation_key(self, session: ConsoleSession) -> bytes:
         """Return the key of the codes that a session's confirming pages contain."""
@@ -194,7 +236,7 @@ class SessionManager:
         return f"{self._name} ticket"
 
     def _encrypt_session(self, session: ConsoleSession, context: str) -> str:
-        sealed = self._cipher.encrypt(orjson.dumps(astuple(session)), context, self._randbytes)
+        sealed = self._cipher.encrypt(orjson.dumps(session.to_fields()), context, self._randbytes)
         body = base64.urlsafe_b64encode(sealed.nonce + sealed.ciphertext).decode()
         return f"{sealed.key_id}.{body}"
 
@@ -203,12 +245,21 @@ class SessionManager:
         try:
             raw = base64.b64decode(body.encode("latin-1"), b"-_", validate=True)
             sealed = Ciphertext(key_id, raw[:_NONCE_BYTES], raw[_NONCE_BYTES:])
-            session = ConsoleSession(*orjson.loads(self._cipher.decrypt(sealed, context)))
+            fields = orjson.loads(self._cipher.decrypt(sealed, context))
+            session = ConsoleSession(*fields[:_FIELDS])
+            remaining = [ConsoleSession(*other) for rows in fields[_FIELDS:] for other in rows]
         except (binascii.Error, ValueError, TypeError, DecryptionError):
             return None
+        if self._is_over(session):
+            return None
+        alive = (
+            each for each in remaining if each.host == session.host and not self._is_over(each)
+        )
+        return replace(session, remaining=tuple(alive))
+
+    def _is_over(self, session: ConsoleSession) -> bool:
         now_s = self._get_now_s()
-        over = now_s - session.last_seen_s >= IDLE_S or now_s - session.started_s >= LIFE_S
-        return None if over else session
+        return now_s - session.last_seen_s >= IDLE_S or now_s - session.started_s >= LIFE_S
 
     def _get_now_s(self) -> int:
         return self._clock.now_us() // _PER_S

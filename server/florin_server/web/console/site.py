@@ -1,7 +1,6 @@
 """Checks that all pages of a console pass: sessions, the origin of forms, and errors.
 
-A refused RPC becomes a page with the reason and a link. A request whose session has ended is
-redirected to the sign-in page, and from there back.
+A refused RPC becomes a page with the reason; an ended session leads to the sign-in and back.
 """
 
 from __future__ import annotations
@@ -9,8 +8,8 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Protocol
-from urllib.parse import quote, urlencode, urlsplit
+from typing import Any, Final
+from urllib.parse import urlencode
 
 from google.protobuf.message import Message
 from grpc_rest_gateway.errors import RefusedError
@@ -18,12 +17,8 @@ from grpc_rest_gateway.plain import PlainEvents, PlainHandler, PlainRequest, Pla
 from grpc_rest_gateway.rpc import MessageStream, Metadata
 
 from florin_server.accounts.service.sign_outs import end_session, has_ended
-from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.limits.context import LimitContext
-from florin_server.rails.context import ChainContext
-from florin_server.settings.context import SettingsContext
-from florin_server.web.console import hosts
+from florin_server.web.console import hosts, paths
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.config import ConsoleConfig
 from florin_server.web.console.confirmation import (
@@ -32,6 +27,7 @@ from florin_server.web.console.confirmation import (
     ActionConfirmation,
     Confirmer,
 )
+from florin_server.web.console.context import ConsoleContext
 from florin_server.web.console.fields import FormValues, read_form
 from florin_server.web.console.hosts import HostKind
 from florin_server.web.console.session import (
@@ -40,6 +36,8 @@ from florin_server.web.console.session import (
     HttpHeader,
     SessionManager,
 )
+from florin_server.web.console.shell import EMPTY, Shell, parse_merchant
+from florin_server.web.console.undo import UndoOffer, build_undo_path, find_offer
 from florin_server.web.console.view import Formatter
 from florin_server.web.forms import is_same_origin_form
 from florin_server.web.handlers import READ_METHODS
@@ -47,13 +45,7 @@ from florin_server.web.language import get_translations
 from florin_server.web.refusal import check_page_rate, to_refused_error
 from florin_server.web.render import build_security_headers, render_page
 
-
-class _Context(ChainContext, LimitContext, SettingsContext, StorageContext, Protocol):
-    """The parts of the application that this module uses."""
-
-
-ROOT: Final = "/console"
-LOGIN: Final = f"{ROOT}/login"
+ROOT: Final = paths.ROOT
 _UNAUTHENTICATED = 401
 _SECRET_CHARS = 512
 # the field of the form that asks for the key again; never shown back
@@ -69,12 +61,13 @@ _TEXTS = get_translations("en", "site")
 
 @dataclass(frozen=True, slots=True)
 class ConsoleRequest:
-    """A request within a session; `form` has the fields of a POST."""
+    """A request within a session; `form` has the fields of a POST, `shell` the page's frame."""
 
     console: Console
     request: PlainRequest
     session: ConsoleSession
     form: FormValues = field(default_factory=FormValues)
+    shell: Shell = EMPTY
 
     def get_path_variable(self, name: str) -> str:
         """Return a variable of the path."""
@@ -113,6 +106,11 @@ class ConsoleRequest:
         """Return a redirect to a page, the answer to a form that succeeded."""
         return redirect(path)
 
+    def redirect_with_undo(self, path: str, offer: UndoOffer) -> PlainResponse:
+        """Return a redirect to a page that offers to take the action back."""
+        now_us, sessions = self.console.app.clock.now_us(), self.console.sessions
+        return redirect(build_undo_path(sessions, self.session, now_us, path, offer))
+
 
 PageHandler = Callable[[ConsoleRequest], Awaitable[PlainResponse | PlainEvents]]
 
@@ -122,7 +120,7 @@ class Console:
 
     def __init__(
         self,
-        app: _Context,
+        app: ConsoleContext,
         config: ConsoleConfig,
         rpc_client: ConsoleRpcClient,
         sessions: SessionManager,
@@ -141,7 +139,7 @@ class Console:
             session = await self.find_session(request)
             if session is None:
                 return self._redirect_and_return(request)
-            console_request = ConsoleRequest(self, request, session)
+            console_request = await self._open_request(request, session)
             response = await self._run_handler(console_request, handler)
             if isinstance(response, PlainEvents):
                 return response
@@ -189,7 +187,7 @@ class Console:
                 if self.sessions.has_foreign_cookie(request):
                     raise self.make_wrong_host_error()
                 return self.redirect_to_sign_in(request, ROOT)
-            console_request = ConsoleRequest(self, request, session)
+            console_request = await self._open_request(request, session)
             if not is_same_origin_form(request):
                 return self.render_error(console_request, 403, "Another site sent this form.")
             return await self._run_handler(
@@ -198,6 +196,10 @@ class Console:
             )
 
         return answer
+
+    async def _open_request(self, request: PlainRequest, session: ConsoleSession) -> ConsoleRequest:
+        shell = await self.config.read_shell(session, request.peer)
+        return ConsoleRequest(self, request, session, shell=shell)
 
     async def find_session(self, request: PlainRequest) -> ConsoleSession | None:
         """Return the session of a request; None without one, or after it ended."""
@@ -232,7 +234,12 @@ class Console:
 
         async def answer(console_request: ConsoleRequest) -> PlainResponse | PlainEvents:
             form = read_form(console_request.request)
-            if not self.sessions.is_csrf_token(console_request.session, form.text("csrf")):
+            session, token = console_request.session, form.text("csrf")
+            if (owner := self.sessions.find_form_owner(session, token)) is not None:
+                # another tab has switched to another key since the page was loaded
+                title = "Another key is chosen"
+                return console_request.render_page("switched", title, 409, owner=owner.holder)
+            if not self.sessions.is_csrf_token(session, token):
                 return self.render_error(
                     console_request, 403, "This form belongs to another session. Reload the page."
                 )
@@ -362,6 +369,10 @@ class Console:
         if error.status == _UNAUTHENTICATED:
             # its key was revoked, or the operator's token was replaced
             await self.end_session(console_request.session)
+            remaining = console_request.session.remove(console_request.session.holder)
+            if remaining is not None:
+                cookie = self.sessions.build_session_cookie(remaining, console_request.request)
+                return redirect(f"{paths.SESSIONS}?ended=1", cookie)
             return self._redirect_and_return(
                 console_request.request, self.sessions.build_removal_cookie(console_request.request)
             )
@@ -395,9 +406,17 @@ class Console:
             "formatter": self.formatter,
             "config": self.config,
             "session": console_request.session,
+            "shell": console_request.shell,
+            "chosen_merchant": parse_merchant(console_request.query),
             "csrf": self.sessions.derive_csrf_token(console_request.session),
             "form_id": self.sessions.create_form_id,
-            "request_path": get_request_path(console_request.request),
+            "request_path": paths.get_request_path(console_request.request),
+            "undo": find_offer(
+                self.sessions,
+                console_request.session,
+                self.app.clock.now_us(),
+                console_request.query,
+            ),
         }
         return render_page(
             template, status, self._build_headers(console_request.request), **common, **values
@@ -447,7 +466,7 @@ class Console:
             raise self.make_wrong_host_error()
         start = "" if place is HostKind.TLS else hosts.build_origin(hosts.ENTRY, request)
         query = f"?{urlencode({'back': back})}" if back else ""
-        return redirect(f"{start}{LOGIN}{query}", *headers)
+        return redirect(f"{start}{paths.LOGIN}{query}", *headers)
 
     def _check_host(self, request: PlainRequest) -> None:
         place = self.classify_host(request)
@@ -465,7 +484,7 @@ class Console:
         return tuple((name, value.replace(own, wider)) for name, value in _HEADERS)
 
     def _redirect_and_return(self, request: PlainRequest, *headers: HttpHeader) -> PlainResponse:
-        back = get_request_path(request) if request.method in READ_METHODS else ROOT
+        back = paths.get_request_path(request) if request.method in READ_METHODS else ROOT
         return self.redirect_to_sign_in(request, back, *headers)
 
 
@@ -482,19 +501,3 @@ def describe_refusal(error: RefusedError) -> str:
         return f"{error.message}: your sign-in does not allow this."
     issue_texts = [f"{issue.field} {issue.message}" for issue in error.issues]
     return ". ".join(issue_texts or [error.message])
-
-
-def get_request_path(request: PlainRequest) -> str:
-    """Return the path of a request with its query."""
-    query = urlencode(list(request.query))
-    return f"{request.path}?{query}" if query else request.path
-
-
-def parse_return_path(text: str) -> str:
-    """Return the path to open after the sign-in: the text, if it is a path of the console."""
-    parts = urlsplit(text)
-    inside = parts.path == ROOT or parts.path.startswith(f"{ROOT}/")
-    plain = text.startswith("/") and not parts.netloc and text.isprintable() and "\\" not in text
-    if not (inside and plain) or parts.path == LOGIN:
-        return ROOT
-    return quote(text, safe="/?&=%:+,.-_~")

@@ -35,7 +35,8 @@ from florin_server.domain.ledger.accounts import (
     RENT,
     SINGLE_ACCOUNTS,
 )
-from florin_server.domain.money import CURRENCIES, format_minor_units
+from florin_server.domain.money import CURRENCIES, RATE_PLACES, format_minor_units
+from florin_server.domain.money import compute_rate as compute_minor_rate
 from florin_server.domain.payments.state import EVENT_DESCRIPTIONS, PaymentStateEvent
 from florin_server.money.payments.service.checkout import find_registered
 from florin_server.rails.context import ChainContext
@@ -64,7 +65,6 @@ ENUMS: Final[Mapping[str, Any]] = {
     "scope": access_pb2.KeyScope,
     "endpoint": webhook_pb2.WebhookEndpointStatus,
 }
-_RATE_PLACES: Final = 8
 # of coins that have more than eight decimals
 _PLACES_MIN: Final = 2
 _LEDGER_NAMES: Final = {
@@ -138,21 +138,15 @@ def compute_rate(requested: money_pb2.Amount, paid: money_pb2.Amount) -> str:
     values = (requested.value, paid.value)
     if not all(value.isascii() and value.isdecimal() for value in values) or not int(paid.value):
         return ""
-    # minor units of currency per minor unit of asset, moved by the difference of decimals
-    shift = paid.display.decimals - requested.display.decimals + _RATE_PLACES
-    top, bottom = int(requested.value) * 10 ** max(shift, 0), int(paid.value) * 10 ** max(-shift, 0)
-    return format_units((2 * top + bottom) // (2 * bottom), _RATE_PLACES)
-
-
-def format_units(minor_units: int, decimals: int) -> str:
-    """Return minor units in whole units as a plain number, with all decimals."""
-    sign, digits = "-" if minor_units < 0 else "", str(abs(minor_units)).zfill(decimals + 1)
-    return sign + (f"{digits[:-decimals]}.{digits[-decimals:]}" if decimals else digits)
+    rate = compute_minor_rate(
+        int(requested.value), requested.display.decimals, int(paid.value), paid.display.decimals
+    )
+    return format_minor_units(rate, RATE_PLACES)
 
 
 def _trim(amount: Decimal, decimals: int) -> Decimal:
     """Return an amount of a coin with many decimals without the zeros at its end, exactly."""
-    if decimals <= _RATE_PLACES or not amount.is_finite():
+    if decimals <= RATE_PLACES or not amount.is_finite():
         return amount
     digits = -int(amount.normalize().as_tuple().exponent)
     return amount.quantize(Decimal(1).scaleb(-max(digits, _PLACES_MIN)))
@@ -394,6 +388,10 @@ class Formatter:
     def day(self, at: Timestamp) -> str:
         """Return the day of a point in time, in UTC; empty if it is unset."""
         return "" if at.seconds == 0 else _TEXTS.format_date(at.seconds)
+
+    def now_us(self) -> int:
+        """Return the time of the service, microseconds since the Unix epoch."""
+        return self._app.clock.now_us()
 
     def now_iso(self) -> str:
         """Return the time of the service as programs read it."""

@@ -110,6 +110,10 @@ _METHOD_CODES: Mapping[str, tuple[ErrorCode, ...]] = {
     "AdminService.SimulatePayment": (ErrorCode.PAYMENT_NOT_FOUND, ErrorCode.INVALID_STATE),
     "AdminService.GetTestClock": (),
     "AdminService.AdvanceTestClock": (ErrorCode.INVALID_STATE,),
+    "AdminService.ListAuditEntries": (),
+    "AdminService.CreatePaymentNote": (ErrorCode.PAYMENT_NOT_FOUND, ErrorCode.INVALID_STATE),
+    "AdminService.ListPaymentNotes": (ErrorCode.PAYMENT_NOT_FOUND,),
+    "AdminService.UpdatePaymentNote": (ErrorCode.PAYMENT_NOT_FOUND,),
     "WebhookService.CreateWebhookEndpoint": (
         ErrorCode.MERCHANT_NOT_FOUND,
         ErrorCode.INVALID_STATE,
@@ -172,6 +176,9 @@ def list_refusals(method: MethodDescriptor, *, has_body: bool) -> RefusalCodes:
         )
     if name in _ENDPOINT_IN_PATH:
         codes_by_status.setdefault(404, set()).add(ErrorCode.INVALID_PARAMS)
+    if name == "AdminService.UpdatePaymentNote":
+        # an unknown note
+        codes_by_status[404].add(ErrorCode.INVALID_PARAMS)
     if name in _UNIQUE_URL_METHODS:
         # the URL belongs to another endpoint
         codes_by_status.setdefault(409, set()).add(

@@ -25,13 +25,12 @@ _SURFACES: Final = {"light": "#ffffff", "dark": "#16171d"}
 
 
 @functools.lru_cache(256)
-def build_accent_style(color: str) -> str:
-    """Return the style that gives a page the color (`#rrggbb`) in both schemes."""
+def build_accent_style(color: str, selector: str = ":root") -> str:
+    """Return the style that gives a page, or a part, the color (`#rrggbb`) in both schemes."""
     light, dark = adjust_accent(color)
     on_light, on_dark = ON_ACCENT["light"], ON_ACCENT["dark"]
-    return (
-        f":root{{--accent:light-dark({light},{dark});--on-accent:light-dark({on_light},{on_dark})}}"
-    )
+    accents = f"--accent:light-dark({light},{dark});--on-accent:light-dark({on_light},{on_dark})"
+    return f"{selector}{{{accents}}}"
 
 
 def adjust_accent(color: str) -> tuple[str, str]:

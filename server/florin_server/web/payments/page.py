@@ -139,7 +139,8 @@ class CheckoutData:
     that opened the page. With `may_receive_money` money can still be on its way, and the page opens
     them only when the buyer taps. `logo_path` is a path of this host, `wallets` are names of apps
     and their URL templates, `downloads` are names of wallets and where to get them, `accent` is
-    `#rrggbb`, `refusal_key` is a message key. `support_email` and `support_url` are checked forms.
+    `#rrggbb`, `refusal_key` is a message key, and `usual_s` the seconds that a processing payment
+    usually takes. `support_email` and `support_url` are checked forms.
     """
 
     id: str
@@ -163,6 +164,7 @@ class CheckoutData:
     offers: Sequence[CheckoutOffer] = ()
     chains: Sequence[CheckoutChain] = ()
     progress: ConfirmationProgress | None = None
+    usual_s: int | None = None
     paid: PaidAmount | None = None
     transaction: CheckoutTransaction | None = None
     refund: CheckoutRefund | None = None
@@ -233,6 +235,7 @@ class _CheckoutContext:
     refunded: str
     refunded_of: str
     refunds: Sequence[_RefundRow]
+    usual: str
     description: str | None
     lines: Sequence[_Row]
     support_email: str | None
@@ -322,6 +325,7 @@ def _build_context(checkout: CheckoutData, translations: Translations) -> _Check
         if refund
         else "",
         refunds=_list_refund_rows(refund, translations) if refund else (),
+        usual="" if checkout.usual_s is None else translations.format_duration(checkout.usual_s),
         description=checkout.description,
         lines=[_to_row(line, checkout.symbol, translations) for line in checkout.lines],
         support_email=checkout.support_email,

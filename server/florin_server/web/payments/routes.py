@@ -26,7 +26,12 @@ from florin_server.domain.payments.payment import Payment
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
 from florin_server.money.context import UsageContext
-from florin_server.money.payments.service.checkout import find_payment, find_progress, follow
+from florin_server.money.payments.service.checkout import (
+    find_payment,
+    find_processing_s,
+    find_progress,
+    follow,
+)
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings import AppLinkSettings
@@ -128,6 +133,8 @@ def _build_public_status(app: _Context, payment: Payment, codec: PaymentCodec) -
             "needed": seen.required_confirmations,
         }
         public_status["isDelayed"] = seen.is_delayed
+    if (usual_s := find_processing_s(app, payment)) is not None:
+        public_status["usualS"] = usual_s
     return {**public_status, "expiresAt": payment.expires_at}
 
 

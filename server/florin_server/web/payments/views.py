@@ -29,6 +29,7 @@ from florin_server.money.payments.service.checkout import (
     find_checkout,
     find_coin,
     find_payment,
+    find_processing_s,
     find_progress,
     find_refund_transaction,
     find_return_url,
@@ -188,12 +189,14 @@ class CheckoutPages:
             return_url=find_return_url(payment),
             may_receive_money=await may_receive_money(app, payment),
             logo_path=await app.icons.find_path(merchant.icon_url, merchant.partner_id),
-            accent=checkout_settings.accents.get(merchant.id, checkout_settings.accent),
+            accent=merchant.accent
+            or checkout_settings.accents.get(merchant.id, checkout_settings.accent),
             wallets=self._wallets,
             downloads=self._downloads,
             offers=[_to_offer(way) for way in list_ways(app, payment)],
             chains=() if payment.status.is_final else self._list_chains(payment),
             progress=find_progress(app, payment),
+            usual_s=find_processing_s(app, payment),
             paid=_to_paid_amount(status.info.option_amount)
             if status.info.HasField("option_amount")
             else None,

@@ -13,7 +13,7 @@ from florin_server.domain.quarantine import (
     QuarantinedItemState,
 )
 from florin_server.features.monitoring.service import conditions
-from florin_server.features.monitoring.worker import ConditionReportWorker
+from florin_server.features.monitoring.worker.conditions import ConditionReportWorker
 from florin_server.operations.store import quarantine as items
 from florin_server.rails.types import GasShortage
 

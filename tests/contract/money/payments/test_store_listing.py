@@ -21,7 +21,7 @@ from florin_server.domain.payments.payment import (
     RefundStatus,
 )
 from florin_server.domain.settlement.chain_txs import TransactionOutcome, TxState
-from florin_server.money.payments.store import list_rows, listing, payments, search
+from florin_server.money.payments.store import list_rows, listing, payments
 from florin_server.money.payments.store.listing import (
     PaymentListFilters,
     PaymentListOrder,
@@ -352,32 +352,3 @@ def test_the_store_of_the_bench_is_as_the_tables_are(tmp_path):
         assert count == 50
     finally:
         raw.close()
-
-
-def test_a_search_follows_indexes_and_reads_a_limited_number_of_payments(plans):
-    op = search.find_ids(
-        "par_1",
-        live=False,
-        payment_id="pay_1",
-        text="order-1",
-        tx_hash="0x1",
-        chain_ids=(CHAIN,),
-        payers=(PAYER,),
-        values={1250: ("iso4217/USD",)},
-        newest=5,
-        limit=20,
-    )
-    steps = [plans(query) for query in list_queries(op, [])]
-    assert len(steps) == 6
-    firsts = [next(step for step in plan if "SEARCH" in step) for plan in steps]
-    assert [
-        first.split(" USING ")[1].removeprefix("COVERING ").split(" (")[0] for first in firsts
-    ] == [
-        "PRIMARY KEY",
-        "INDEX ix_payment_partner_payer",
-        "INDEX ix_payment_partner_value",
-        "INDEX uq_chain_tx_chain_id_hash",
-        "INDEX uq_chain_tx_chain_id_hash",
-        "INDEX ix_payment_partner",
-    ]
-    assert not any(step.startswith("SCAN payment") for plan in steps for step in plan)

@@ -12,6 +12,7 @@ from florin_server.app.servers.loop_lag import measure_loop_lag
 from florin_server.base.meters import Meters
 from florin_server.db.engine.store import PoolUse
 from florin_server.domain.conditions import Condition, ConditionName, ConditionState
+from florin_server.domain.settlement.runway import Runway
 from florin_server.features.monitoring.service.figures import (
     Backlog,
     BacklogGroup,
@@ -30,12 +31,8 @@ from florin_server.operations.service.executors import ExecutorStatus
 from florin_server.rails.chain_state import WalletBalance
 from florin_server.rails.connection.jsonrpc import JsonRpcClient
 from florin_server.rails.types import NodeState, RailUnavailable
-from florin_server.web.metrics import (
-    LABELS,
-    STORE_METRICS,
-    InstallationMetricsCollector,
-    list_families,
-)
+from florin_server.web.metric_labels import LABELS, STORE_METRICS
+from florin_server.web.metrics import InstallationMetricsCollector, list_families
 from florin_server.web.process_metrics import ProcessMetricsCollector
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.openmetrics import exposition as openmetrics
@@ -47,6 +44,7 @@ from tests.support.documents import read_document
 BASE = "eip155:8453"
 SENDER = f"{BASE}:0x{'ab' * 20}"
 COIN = f"{BASE}/slip44:60"
+TREASURY = f"{BASE}:0x{'cd' * 20}"
 
 
 def node(host: str, problem: str = "") -> NodeState:
@@ -96,6 +94,10 @@ def figures(*chains: ChainStatus, paused_at_us: int | None = None) -> Installati
         ],
         limit_sync=[LimitSyncStatus(3, 14, 1_500_000)],
         webhooks=DeliveryStats(5, 93_000_000, 2),
+        runways={
+            SENDER: Runway(SENDER, COIN, 5, 3, 4, 1, items_left=6, seconds_left=7200),
+            TREASURY: Runway(TREASURY, COIN, 5),
+        },
     )
 
 
@@ -172,6 +174,9 @@ def test_every_figure_is_a_metric():
     }
     assert values["florin_executor_open_transactions", SENDER] == 4
     assert values["florin_executor_paused", SENDER] == 1
+    assert values["florin_executor_runway_payments", SENDER] == 6
+    assert values["florin_executor_runway_seconds", SENDER] == 7200
+    assert not [key for key in values if TREASURY in key and "runway" in key[0]]
     assert values["florin_wallet_balance_minor_units", SENDER, COIN] == 5
     assert values["florin_wallet_booked_minor_units", SENDER, COIN] == 7
 

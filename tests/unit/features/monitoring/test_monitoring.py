@@ -10,7 +10,8 @@ from typing import Any
 import promql_parser as promql
 import pytest
 import yaml
-from florin_server.web.metrics import STORE_METRICS, list_families
+from florin_server.web.metric_labels import STORE_METRICS
+from florin_server.web.metrics import list_families
 
 from tests.support.documents import ROOT, read_document
 from tools import dashboard

@@ -11,9 +11,11 @@ from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.compliance.screening.service.check import is_blocked
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.caip import parse_account
 from florin_server.domain.errors import validation_error
 from florin_server.domain.screening.blocklist import BlockedAddress, ScreeningList, find_address
+from florin_server.operations.service.audit_log import audited
 
 
 class _Context(ScreeningContext, StorageContext, Protocol):
@@ -91,7 +93,8 @@ async def finish_import(
     import_.source, import_.addresses = None, set()
     now_us = app.clock.now_us()
     new = ScreeningList(source.name, source.digest, source.published_at_us, now_us, len(addresses))
-    former = await app.store.write(_replace(new, addresses, force=force))
+    work = _replace(new, addresses, force=force)
+    former = await app.store.write(audited(app, work, lambda replaced: _describe(replaced, new)))
     await app.screening.publish_change()
     return ScreeningImportResult(new, former)
 
@@ -105,6 +108,17 @@ def _replace(
         raise validation_error("addresses", doubt)
     yield from blocklists.replace(new_list, addresses)
     return former
+
+
+def _describe(before: ScreeningList | None, after: ScreeningList) -> AuditChange:
+    former = {} if before is None else {"addresses": before.count, "sha256": before.digest}
+    changes = list_changes(former, {"addresses": after.count, "sha256": after.digest})
+    return AuditChange(
+        AuditAction.SCREENING_LIST_IMPORTED,
+        AuditObject.SCREENING_LIST,
+        after.name,
+        changes=changes,
+    )
 
 
 def _describe_doubt(new_list: ScreeningList, previous: ScreeningList | None) -> str:
@@ -139,7 +153,9 @@ def _parse_addresses(texts: Sequence[str]) -> Iterator[BlockedAddress]:
 
 async def remove(app: _Context, name: str) -> None:
     """Remove a list. ApiError(params_validation) if no list has the name."""
-    if not await app.store.write(blocklists.remove(name)):
+    change = AuditChange(AuditAction.SCREENING_LIST_REMOVED, AuditObject.SCREENING_LIST, name)
+    work = audited(app, blocklists.remove(name), lambda removed: change if removed else None)
+    if not await app.store.write(work):
         raise validation_error("name", "no screening list has this name")
     await app.screening.publish_change()
 

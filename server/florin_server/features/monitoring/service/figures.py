@@ -10,10 +10,11 @@ from typing import NamedTuple, Protocol
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.db.context import StorageContext
 from florin_server.domain.conditions import Condition
-from florin_server.features.monitoring import store as backlog
-from florin_server.features.monitoring.service import health, system
+from florin_server.domain.settlement.runway import Runway
+from florin_server.features.monitoring.service import health, runways, system
 from florin_server.features.monitoring.service.system import ChainStatus
-from florin_server.features.monitoring.store import Backlog, BacklogGroup
+from florin_server.features.monitoring.store import backlog
+from florin_server.features.monitoring.store.backlog import Backlog, BacklogGroup
 from florin_server.features.webhooks.store import deliveries
 from florin_server.features.webhooks.store.deliveries import DeliveryStats
 from florin_server.limits.context import LimitContext
@@ -104,6 +105,7 @@ class InstallationSnapshot:
     webhooks: DeliveryStats
     reconciliations: Sequence[ChainReconciliation] = field(default_factory=tuple)
     limit_sync: Sequence[LimitSyncStatus] = field(default_factory=tuple)
+    runways: Mapping[str, Runway] = field(default_factory=dict)  # by executor
     is_store_up: bool = True
 
 
@@ -138,6 +140,7 @@ async def read_snapshot(app: _Context, keyed_calls: int) -> InstallationSnapshot
         limit_sync=()
         if app.limit_sync is None
         else (_get_limit_sync_status(app.limit_sync, app.clock.steady_us()),),
+        runways=stored.runways if stored else {},
         is_store_up=stored is not None,
     )
 
@@ -147,6 +150,7 @@ class _StoreSnapshot(NamedTuple):
     backlog: Backlog
     blocked_accounts: int
     webhooks: DeliveryStats
+    runways: Mapping[str, Runway]
 
 
 async def _read_store_snapshot(app: _Context) -> _StoreSnapshot:
@@ -156,6 +160,7 @@ async def _read_store_snapshot(app: _Context) -> _StoreSnapshot:
         backlog=await app.store.scan(backlog.get_backlog()),
         blocked_accounts=await system.count_held_payments(app),
         webhooks=await app.store.scan(deliveries.get_stats()),
+        runways=await runways.list_runways(app),
     )
 
 

@@ -10,6 +10,7 @@ from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.quarantine import (
     QuarantinedItem,
@@ -18,6 +19,7 @@ from florin_server.domain.quarantine import (
 )
 from florin_server.features.webhooks.store import deliveries
 from florin_server.operations.context import QuarantineContext, WorkerContext
+from florin_server.operations.service.audit_log import audited
 from florin_server.operations.service.quarantine import describe_by_chain
 from florin_server.operations.store import quarantine as stored
 
@@ -44,7 +46,10 @@ async def describe_problem(app: StorageContext, chain_id: str) -> str:
 
 async def retry(app: _Context, item_id: str) -> QuarantinedItem:
     """Return an item to its worker; it is quarantined again if its step fails again."""
-    done = await app.store.write(_retry(item_id, app.clock.now_us()))
+    work = _retry(item_id, app.clock.now_us())
+    done = await app.store.write(
+        audited(app, work, lambda item: _describe(AuditAction.QUARANTINED_ITEM_RETRIED, item))
+    )
     _log.warning("the operator retries %s %s (%s)", done.kind, done.subject, done.id)
     await _publish_change(app, done)
     return done
@@ -54,10 +59,23 @@ async def resolve(app: _Context, item_id: str, note: str) -> QuarantinedItem:
     """Leave an item out finally, without an alarm; its state does not change."""
     if not note.strip() or len(note) > NOTE_MAX:
         raise validation_error("note", f"must describe what was done in 1 to {NOTE_MAX} characters")
-    done = await app.store.write(_resolve(item_id, note))
+    done = await app.store.write(
+        audited(
+            app,
+            _resolve(item_id, note),
+            lambda item: _describe(AuditAction.QUARANTINED_ITEM_RESOLVED, item),
+        )
+    )
     _log.warning("the operator resolved %s %s (%s): %s", done.kind, done.subject, done.id, note)
     await _publish_change(app, done)
     return done
+
+
+def _describe(action: AuditAction, item: QuarantinedItem) -> AuditChange:
+    about = {"kind": item.kind, "subject": item.subject, "note": item.note}
+    return AuditChange(
+        action, AuditObject.QUARANTINED_ITEM, item.id, changes=list_changes({}, about)
+    )
 
 
 async def _publish_change(app: _Context, item: QuarantinedItem) -> None:

@@ -10,11 +10,13 @@ from joserfc.jwk import OKPKey
 
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject
 from florin_server.domain.cipher import Cipher, DecryptionError
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.receipts import keys
 from florin_server.domain.receipts.keys import ReceiptKey
 from florin_server.features.receipts import store as receipt_keys
+from florin_server.operations.service.audit_log import audited, audited_change
 
 _log = logging.getLogger(__name__)
 
@@ -48,7 +50,15 @@ async def rotate(app: StorageContext) -> ReceiptKey:
             f"The limit of {keys.PUBLISHED_KEYS_MAX} receipt keys is reached: revoke one that is "
             "no longer needed",
         )
-    now = await app.store.write(receipt_keys.put(_create_key(app, len(former))))
+    key = _create_key(app, len(former))
+    change = AuditChange(AuditAction.RECEIPT_KEY_ROTATED, AuditObject.RECEIPT_KEY, key.id)
+    now = await app.store.write(
+        audited(
+            app,
+            receipt_keys.put(key),
+            lambda every: change if every[len(former)].id == key.id else None,
+        )
+    )
     _log.warning("receipts are signed with a new key from now on: %s", now[len(former)].id)
     return now[len(former)]
 
@@ -58,9 +68,21 @@ async def revoke(app: StorageContext, key_id: str) -> ReceiptKey:
 
     invalid_params for an unknown key, invalid_state for the only one left.
     """
-    key = await app.store.write(_revoke(key_id, app.clock.now_us()))
+    change = AuditChange(AuditAction.RECEIPT_KEY_REVOKED, AuditObject.RECEIPT_KEY, key_id)
+    key = await app.store.write(
+        audited_change(
+            app,
+            receipt_keys.list_keys(),
+            _revoke(key_id, app.clock.now_us()),
+            lambda before, revoked: change if _is_valid(before, revoked.id) else None,
+        )
+    )
     _log.warning("receipts signed by %s are no longer valid", key_id)
     return key
+
+
+def _is_valid(every: Sequence[ReceiptKey], key_id: str) -> bool:
+    return any(key.id == key_id and key.revoked_at_us is None for key in every)
 
 
 @operation

@@ -28,10 +28,18 @@ from florin_server.domain.webhooks.endpoint import (
     WebhookAttempt,
     WebhookEndpoint,
 )
+from florin_server.domain.webhooks.health import WebhookHealth
 from florin_server.domain.webhooks.signing import WebhookKeys
-from florin_server.features.webhooks.store import endpoints
+from florin_server.features.webhooks.service.endpoint_changes import (
+    describe_created,
+    describe_deleted,
+    describe_rotation,
+    describe_update,
+)
+from florin_server.features.webhooks.store import endpoints, health
 from florin_server.features.webhooks.store.endpoints import EndpointOwner, SigningSecret
 from florin_server.money.outbox.store import older_releases
+from florin_server.operations.service.audit_log import audited, audited_change
 from florin_server.settings.context import SettingsContext
 
 
@@ -114,8 +122,16 @@ async def create(
     )
     keys = WebhookKeys.generate(app.randbytes)
     first = _create_secret(app, endpoint.id, 1, keys)
-    await app.store.write(_create(actor, endpoint, first, app.settings.webhooks.endpoints_max))
+    work = _create(actor, endpoint, first, app.settings.webhooks.endpoints_max)
+    await app.store.write(audited(app, work, lambda _: describe_created(endpoint)))
     return EndpointWithKeys(endpoint, [first.public_key], keys.secret)
+
+
+async def list_health(
+    app: StorageContext, found_endpoints: Sequence[WebhookEndpoint]
+) -> dict[str, WebhookHealth]:
+    """Return the health of endpoints, by id."""
+    return await app.store.read(health.list_health(found_endpoints, app.clock.now_us()))
 
 
 async def list_endpoints(
@@ -146,7 +162,12 @@ async def update(
     """Change an endpoint: its URL, its events, whether it is paused."""
     spec = _normalize_spec(app, spec)
     endpoint_with_keys = await app.store.write(
-        _update(actor, endpoint_id, spec, app.clock.now_us())
+        audited_change(
+            app,
+            endpoints.find(actor.owner, endpoint_id),
+            _update(actor, endpoint_id, spec, app.clock.now_us()),
+            lambda before, after: describe_update(before, after.endpoint) if before else None,
+        )
     )
     app.notifier.publish(Topic.WEBHOOKS)
     return endpoint_with_keys
@@ -154,7 +175,14 @@ async def update(
 
 async def delete(app: StorageContext, actor: EndpointActor, endpoint_id: str) -> None:
     """Delete an endpoint and its queue; a second time it is unknown."""
-    await app.store.write(_delete(actor, endpoint_id))
+    await app.store.write(
+        audited_change(
+            app,
+            endpoints.find(actor.owner, endpoint_id),
+            _delete(actor, endpoint_id),
+            lambda before, _: describe_deleted(before) if before else None,
+        )
+    )
 
 
 async def rotate_secret(
@@ -164,8 +192,9 @@ async def rotate_secret(
     keys = WebhookKeys.generate(app.randbytes)
     now_us = app.clock.now_us()
     until_us = now_us + (OVERLAP_S if overlap_s is None else overlap_s) * 1_000_000
+    work = _rotate_secret(app, actor, endpoint_id, keys, (now_us, until_us))
     endpoint_with_keys = await app.store.write(
-        _rotate_secret(app, actor, endpoint_id, keys, (now_us, until_us))
+        audited(app, work, lambda rotated: describe_rotation(rotated.endpoint))
     )
     app.notifier.publish(Topic.WEBHOOKS)
     return EndpointWithKeys(

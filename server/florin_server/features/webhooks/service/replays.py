@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Protocol
 
 from florin_server.base.context import EventContext
@@ -10,6 +11,7 @@ from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain import cursor
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.domain.webhooks.endpoint import ALL_TYPES, EndpointState, expand_types
@@ -17,6 +19,7 @@ from florin_server.features.webhooks.service.endpoints import EndpointActor, che
 from florin_server.features.webhooks.store import replays
 from florin_server.features.webhooks.store.replays import WAITING_MAX, ReplayPosition, ReplayRequest
 from florin_server.money.payments.store import payments
+from florin_server.operations.service.audit_log import audited
 from florin_server.settings.context import SettingsContext
 
 
@@ -51,9 +54,9 @@ async def replay_payment(
     app: _Context, actor: EndpointActor, endpoint_id: str, payment_id: str, version: int
 ) -> int:
     """Replay a payment's events from a place on; return the newest place."""
-    newest = await app.store.write(
-        _replay_payment(actor, endpoint_id, payment_id, version, app.clock.now_us())
-    )
+    work = _replay_payment(actor, endpoint_id, payment_id, version, app.clock.now_us())
+    change = _describe(actor, endpoint_id, {"payment": payment_id})
+    newest = await app.store.write(audited(app, work, lambda _: change))
     app.notifier.publish(Topic.WEBHOOKS)
     return newest
 
@@ -76,12 +79,28 @@ async def replay_since(
         payment_id, later_us = cursor.decode_cursor(spec.cursor, listed, str, int)
         after = ReplayPosition(payment_id, None if later_us == _PAYMENT_COUNT else later_us)
     steps = _replay_since(actor, endpoint_id, spec, (oldest, after), app.clock.now_us())
+    if spec.cursor is None:
+        # one entry for all pages
+        since = datetime.fromtimestamp(spec.since_us // 1_000_000, UTC)
+        change = _describe(actor, endpoint_id, {"since": f"{since:%Y-%m-%dT%H:%M:%SZ}"})
+        steps = audited(app, steps, lambda _: change)
     count, following = await app.store.write(steps)
     app.notifier.publish(Topic.WEBHOOKS)
     if following is None:
         return ReplayPage(count, None)
     later_us = _PAYMENT_COUNT if following.later_us is None else following.later_us
     return ReplayPage(count, cursor.encode_cursor((following.payment_id, later_us), listed))
+
+
+def _describe(actor: EndpointActor, endpoint_id: str, replayed: dict[str, object]) -> AuditChange:
+    return AuditChange(
+        AuditAction.WEBHOOK_REPLAYED,
+        AuditObject.WEBHOOK,
+        endpoint_id,
+        actor.partner_id,
+        actor.live,
+        list_changes({}, replayed),
+    )
 
 
 @operation

@@ -44,7 +44,7 @@ from florin_server.domain.webhooks.endpoint import (
     WebhookAttempt,
 )
 from florin_server.domain.webhooks.snapshot import PaymentEvent
-from florin_server.features.webhooks.store import claims, endpoints
+from florin_server.features.webhooks.store import claims, endpoints, health
 from florin_server.features.webhooks.store.claims import (
     OWN_CLAIM,
     WebhookDeliveryClaim,
@@ -215,6 +215,7 @@ def record_delivered(
         attempts = yield from _SUCCEEDED.first(endpoint=pending.endpoint_id, now_us=now_us)
         if attempts is not None:
             yield _to_attempt_query(attempt, attempts, attempt_log_size)
+            yield from health.record_attempt(pending.endpoint_id, now_us, is_success=True)
     return recorded
 
 
@@ -243,6 +244,7 @@ def record_failure(
     if counted is None:
         return EndpointState.PAUSED
     yield _to_attempt_query(attempt, counted.attempts, policy.attempt_log_size)
+    yield from health.record_attempt(pending.endpoint_id, now_us, is_success=False)
     rest_us = schedule.get_pause_us(counted.failures, requested_wait_us)
     if rest_us:
         yield _REST(endpoint=pending.endpoint_id, rests_until=now_us + rest_us)

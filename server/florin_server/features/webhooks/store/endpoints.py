@@ -13,6 +13,7 @@ from florin_server.db.tables.tables import (
     webhook_attempt_table,
     webhook_delivery_table,
     webhook_endpoint_table,
+    webhook_hour_table,
     webhook_secret_table,
 )
 from florin_server.domain.cipher import Ciphertext
@@ -51,6 +52,18 @@ _AT = Statement(
     str,
 )
 _COUNT = Statement(select(func.count()).where(_endpoint.owner == param("of")), int)
+_FAILING = (
+    select(_endpoint.id)
+    .where(
+        _endpoint.partner_id == param("of_partner"),
+        _endpoint.live == param("is_live"),
+        or_(_endpoint.failures > 0, _endpoint.state == EndpointState.PAUSED),
+    )
+    .limit(param("limit"))
+)
+_COUNT_FAILING = Statement(select(func.count()).select_from(_FAILING.subquery("limited")), int)
+_PAUSED = select(_endpoint.id).where(_endpoint.state == EndpointState.PAUSED).limit(param("limit"))
+_COUNT_PAUSED = Statement(select(func.count()).select_from(_PAUSED.subquery("limited")), int)
 _FIND = Statement(select(*_COLUMNS).where(*_OWN), WebhookEndpoint)
 _FIND_BY_ID = Statement(select(*_COLUMNS).where(_endpoint.id == param("id_")), WebhookEndpoint)
 _LOCK = Statement(select(*_COLUMNS).where(*_OWN).with_for_update(), WebhookEndpoint)
@@ -102,6 +115,7 @@ _FORGET = tuple(
         (webhook_delivery_table, "endpoint_id"),
         (webhook_attempt_table, "endpoint_id"),
         (webhook_secret_table, "endpoint_id"),
+        (webhook_hour_table, "endpoint_id"),
         (webhook_endpoint_table, "id"),
     )
 )
@@ -214,6 +228,18 @@ def list_endpoints(
             limit=limit,
         )
     )
+
+
+@operation
+def count_failing(partner_id: str, *, live: bool, limit: int) -> Op[int]:
+    """Return how many of a partner's endpoints fail or are paused, at most `limit`."""
+    return (yield from _COUNT_FAILING.single(of_partner=partner_id, is_live=live, limit=limit))
+
+
+@operation
+def count_paused(limit: int) -> Op[int]:
+    """Return how many endpoints are paused, at most `limit`."""
+    return (yield from _COUNT_PAUSED.single(limit=limit))
 
 
 @operation

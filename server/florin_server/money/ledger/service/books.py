@@ -17,6 +17,7 @@ from typing import Protocol
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, on_snapshot
 from florin_server.domain import cursor
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.caip import canonicalize_account, canonicalize_asset
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.ids import generate_short_id
@@ -34,6 +35,7 @@ from florin_server.money.ledger.store.books import (
 from florin_server.money.payments.store import history
 from florin_server.money.payouts.store import payouts
 from florin_server.operations.context import QuarantineContext, WorkerContext
+from florin_server.operations.service.audit_log import audited
 from florin_server.rails import wallets
 from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
@@ -349,11 +351,20 @@ async def record_adjustment(
     except RailUnavailable as error:
         raise ApiError(ErrorCode.INVALID_STATE, f"The chain does not answer: {error}") from error
     key = generate_short_id("book_", app.randbytes)
-    done = await app.store.write(
-        _record_adjustment(rail, chains, seen, held, key, note, app.clock.now_us())
-    )
+    work = _record_adjustment(rail, chains, seen, held, key, note, app.clock.now_us())
+    done = await app.store.write(audited(app, work, partial(_describe_adjustment, place)))
     _log.warning("the operator booked %d of %s for %s: %s", done.difference, *place[::-1], note)
     return done
+
+
+def _describe_adjustment(place: WalletAsset, line: ReconciliationLine) -> AuditChange:
+    account, asset = place
+    return AuditChange(
+        AuditAction.BOOKS_DIFFERENCE_BOOKED,
+        AuditObject.BOOKS,
+        account,
+        changes=list_changes({}, {"difference": f"{line.difference} caip19/{asset}"}),
+    )
 
 
 @on_snapshot

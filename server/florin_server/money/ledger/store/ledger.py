@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Select, and_, or_, select
+from sqlalchemy import Select, Text, and_, func, literal_column, or_, select
 
 from florin_server.db.engine.query import (
     Command,
@@ -26,7 +26,11 @@ from florin_server.db.engine.query import (
     sum_u256,
     to_row_params,
 )
-from florin_server.db.tables.tables import ledger_journal_table, ledger_transfer_table
+from florin_server.db.tables.tables import (
+    ledger_journal_table,
+    ledger_transfer_table,
+    payment_table,
+)
 from florin_server.domain.ledger import accounts, journals
 from florin_server.domain.ledger.postings import reverse_postings
 from florin_server.domain.settlement.chain_txs import LedgerPosting
@@ -75,8 +79,26 @@ class _Transfer(NamedTuple):
     posting: LedgerPosting
 
 
+_MERCHANT = accounts.kind_prefix(accounts.LedgerAccountKind.MERCHANT)
 _POST = Statement(
-    insert(ledger_journal_table).on_conflict_do_nothing().returning(ledger_journal_table.c.type),
+    insert(ledger_journal_table)
+    .values(
+        idem_key=param("key"),
+        type=param("kind"),
+        payment_id=param("payment"),
+        tx_hash=param("tx"),
+        at_us=param("now_us"),
+        note=param("text"),
+        merchant_id=func.coalesce(
+            param("merchant", Text),
+            select(payment_table.c.merchant_id)
+            .where(payment_table.c.id == param("payment"))
+            .scalar_subquery(),
+            literal_column("''"),
+        ),
+    )
+    .on_conflict_do_nothing()
+    .returning(ledger_journal_table.c.type),
     str,
 )
 _TRANSFER = Command(insert(ledger_transfer_table))
@@ -173,12 +195,13 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     for posting in postings:
         _require_valid(posting)
     booked = yield from _POST.all(
-        idem_key=idem_key,
-        type=kind,
-        payment_id=payment_id,
-        tx_hash=tx_hash,
-        at_us=now_us,
-        note=note,
+        key=idem_key,
+        kind=kind,
+        payment=payment_id,
+        tx=tx_hash,
+        now_us=now_us,
+        text=note,
+        merchant=_find_merchant_id(postings),
     )
     if not booked:
         return False
@@ -310,6 +333,15 @@ def check() -> Op[list[str]]:
         after = keys[-1]
     problems += [f"transfers of {key} have no journal" for key in sorted(booked_keys)]
     return problems + list(_sum_problems(balances, refunded))
+
+
+def _find_merchant_id(postings: Sequence[LedgerPosting]) -> str | None:
+    """Return the merchant whose balance changes; None if none does."""
+    for posting in postings:
+        for account in (posting.debit, posting.credit):
+            if account.startswith(_MERCHANT):
+                return account.removeprefix(_MERCHANT)
+    return None
 
 
 def _transfer_problems(transfer: _Transfer) -> Iterator[str]:

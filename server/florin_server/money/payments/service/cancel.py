@@ -11,6 +11,7 @@ from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS
+from florin_server.domain.audit import AuditAction, AuditChange, AuditObject
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import CancellationReason, Payment, PaymentStatus
 from florin_server.domain.payments.state import PaymentStateEvent, apply_event
@@ -20,6 +21,7 @@ from florin_server.limits.context import LimitContext
 from florin_server.money.payments.service.load import get_payment
 from florin_server.money.payments.store import payments
 from florin_server.operations.context import WorkerContext
+from florin_server.operations.service.audit_log import AuditStamp, create_stamp, record
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 
@@ -56,17 +58,35 @@ async def cancel(
             app.limits.count_cancel(payment.id, caller.origin)
     except ApiError as fault:
         return await run_once(app, caller, fail_with(fault), encode_response)
-    work = _cancel(payment.id, reason, app.clock.now_us(), caller.request_id)
+    # a buyer's own cancellation is a payment's normal life
+    stamp = None if caller.merchant is None else create_stamp(app)
+    work = _cancel(payment.id, reason, app.clock.now_us(), caller.request_id, stamp)
     outcome = await run_once(app, caller, work, encode_response)
     return outcome if isinstance(outcome, StoredResponse) else app.notifier.publish_payment(outcome)
 
 
+def _describe(payment: Payment) -> AuditChange:
+    return AuditChange(
+        AuditAction.PAYMENT_CANCELLED,
+        AuditObject.PAYMENT,
+        payment.id,
+        payment.partner_id,
+        payment.live,
+    )
+
+
 @operation
 def _cancel(
-    payment_id: str, reason: CancellationReason, now_us: int, request_id: str
+    payment_id: str,
+    reason: CancellationReason,
+    now_us: int,
+    request_id: str,
+    stamp: AuditStamp | None,
 ) -> Op[Payment]:
     changed = yield from payments.cancel(payment_id, reason, now_us, request_id)
     if changed is not None:
+        if stamp is not None:
+            yield from record(stamp, _describe(changed))
         return changed
     # it has ended, or is bound to a confirm: payments never leave the store
     payment = (yield from payments.find_many((payment_id,)))[payment_id].with_expiry(now_us)

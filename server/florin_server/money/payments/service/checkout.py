@@ -11,12 +11,13 @@ from florin_server.base.context import EventContext
 from florin_server.db.context import StorageContext
 from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus, Refund
+from florin_server.domain.settlement.settle_times import round_promise
 from florin_server.domain.urls import add_query_parameter
 from florin_server.limits.context import LimitContext
 from florin_server.limits.service.stream_limits import Release
 from florin_server.money.payments.service.load import expire_if_due, find_payment_id, get_merchant
 from florin_server.money.payments.service.watch import watch
-from florin_server.money.payments.service.ways import describe_delay
+from florin_server.money.payments.service.ways import describe_delay, find_usual_s
 from florin_server.money.payments.store import arrivals
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -113,6 +114,14 @@ def find_progress(app: _Context, payment: Payment) -> ConfirmationProgress | Non
     if block is None or settler is None:
         return ConfirmationProgress(0, needed, is_delayed=bool(describe_delay(app, rail)))
     return ConfirmationProgress(max(0, min(settler.head - block + 1, needed)), needed)
+
+
+def find_processing_s(app: ChainContext, payment: Payment) -> int | None:
+    """Return the whole seconds that a payment usually takes; None unless it is processing."""
+    if payment.status is not PaymentStatus.PROCESSING:
+        return None
+    usual_s = find_usual_s(app, payment)
+    return None if usual_s is None else round_promise(usual_s)
 
 
 def find_transaction(app: SettingsContext, payment: Payment) -> CheckoutTransaction | None:

@@ -12,8 +12,6 @@ import json
 from collections.abc import Sequence
 from typing import Final, Protocol
 
-from eth_account import Account
-from eth_account.messages import encode_typed_data
 from solders.keypair import Keypair
 from solders.message import to_bytes_versioned
 from solders.transaction import VersionedTransaction
@@ -92,6 +90,9 @@ async def _list_actions(
 
 
 def _derive_address(secret: bytes, chain_id: str) -> str:
+    # its import would take a sixth of each process's start, and only test payments need it
+    from eth_account import Account  # noqa: PLC0415
+
     if chain_id.startswith(_EVM):
         return str(Account.from_key(secret).address)
     return str(Keypair.from_seed(secret).pubkey())
@@ -99,6 +100,9 @@ def _derive_address(secret: bytes, chain_id: str) -> str:
 
 def _sign_action(secret: bytes, action: Action) -> str:
     """Return a wallet's output for an action: a signature, or a signed transaction in base64."""
+    from eth_account import Account  # noqa: PLC0415
+    from eth_account.messages import encode_typed_data  # noqa: PLC0415
+
     params = json.loads(action.params_json)
     if action.method == _TYPED_DATA:
         typed_data = encode_typed_data(full_message=json.loads(params[1]))

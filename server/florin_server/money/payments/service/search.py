@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
@@ -26,14 +27,14 @@ class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
 SEARCH_CHARS_MAX: Final = 512
 # rows of an answer
 _HITS_MAX: Final = 20
-# payments whose reference and transaction are read
-NEWEST: Final = 10_000
 # "12.50", "1,250.00 USD", "USD 5"
 _AMOUNT = re.compile(
     r"(?:(?P<before>[A-Za-z]{2,12})\s*)?(?P<number>[0-9][0-9,]{0,78}(?:\.[0-9]{1,36})?)"
     r"(?:\s*(?P<after>[A-Za-z]{2,12}))?"
 )
 _HASH = re.compile(r"0x[0-9A-Fa-f]{64}")
+# hashes, signatures, and the transactions of test payments
+_TRANSACTION = re.compile(r"(?:test:)?[0-9A-Za-z_]{16,128}")
 
 
 async def find_partner_id(app: StorageContext, key_id: str) -> str | None:
@@ -43,31 +44,33 @@ async def find_partner_id(app: StorageContext, key_id: str) -> str | None:
 
 
 async def search_payments(
-    app: _Context, partner_id: str, text: str, *, live: bool, newest: int = NEWEST
+    app: _Context, partner_id: str, text: str, *, live: bool
 ) -> list[PaymentListRow]:
     """Return the payments of a partner that a text names, the newest first, at most 20.
 
-    References and transactions are exact. Buyers' own transactions and references are searched
-    among the `newest` payments, everything else among all.
+    References and transactions are exact.
     """
     text = text.strip()
     if not text or len(text) > SEARCH_CHARS_MAX:
         return []
-    ids = await app.store.scan(
-        search.find_ids(
-            partner_id,
-            live=live,
-            payment_id=resolve_payment_id(text, app.links.hosts),
-            text=text,
-            tx_hash=text.lower() if _HASH.fullmatch(text) else text,
-            chain_ids=sorted(app.rails),
-            payers=_list_payers(app, text),
-            values=_list_values(app, text, live=live),
-            newest=newest,
-            limit=_HITS_MAX,
-        )
-    )
+    terms = _parse_terms(app, text, live=live)
+    ids = await app.store.scan(search.find_ids(partner_id, terms, live=live, limit=_HITS_MAX))
     return await app.store.read(list_rows(ids, app.clock.now_us()))
+
+
+def _parse_terms(app: _Context, text: str, *, live: bool) -> search.SearchTerms:
+    tx_hash = text.lower() if _HASH.fullmatch(text) else text
+    is_transaction = _TRANSACTION.fullmatch(text) is not None
+    return search.SearchTerms(
+        text=text,
+        payment_id=resolve_payment_id(text, app.links.hosts),
+        tx_hash=tx_hash if is_transaction else "",
+        # a JSON text in a JSON array
+        tx_output=json.dumps([json.dumps(tx_hash)]),
+        chain_ids=sorted(app.rails),
+        payers=_list_payers(app, text),
+        values=_list_values(app, text, live=live),
+    )
 
 
 def _list_payers(app: ChainContext, text: str) -> Sequence[str]:

@@ -71,6 +71,19 @@ def list_ways(app: _Context, payment: Payment) -> Sequence[PaymentWay]:
     return sorted(ways, key=lambda way: (order.index(way.network_fee), way.eta_s))
 
 
+def find_usual_s(app: ChainContext, payment: Payment) -> float | None:
+    """Return the usual seconds from confirm to final on the chain of a payment's option.
+
+    None before its confirm, and for a chain that is not configured.
+    """
+    asset = (payment.option_unit or "").removeprefix("caip19/")
+    rail = app.rails.get(asset.rpartition("/")[0])
+    if rail is None:
+        return None
+    usual_s = app.chains[rail.chain_id].get_promised_s(rail.eta_s, rail.eta_s)
+    return usual_s + rail.extra_wait_s(asset, payment.option_value or 0)
+
+
 def describe_delay(app: _Context, rail: Rail) -> str:
     """Return in a sentence why a chain can settle no payment at present; empty if it can.
 

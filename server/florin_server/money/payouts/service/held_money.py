@@ -20,7 +20,9 @@ from florin_server.domain.payouts.held_money import ALLOWED_VERDICTS, HeldMoney,
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import payments
+from florin_server.money.payouts.service.payout_changes import describe_verdict
 from florin_server.money.payouts.store import held_money, payouts
+from florin_server.operations.service.audit_log import audited_change
 
 
 class _Context(EventContext, ScreeningContext, StorageContext, Protocol):
@@ -94,7 +96,19 @@ async def resolve(
             "Payer is still blocked: add --even-if-blocked to return the money anyway",
         )
     work = _resolve(app, held_id, verdict, note, even_if_blocked=even_if_blocked)
-    done, changed = await app.store.write(work)
+    # a decision that another call made meanwhile changes nothing
+    done, changed = await app.store.write(
+        audited_change(
+            app,
+            held_money.find(held_id),
+            work,
+            lambda before, result: (
+                None
+                if before is None or before.state is verdict
+                else describe_verdict(result[0], verdict)
+            ),
+        )
+    )
     _log.warning(
         "the operator decided on %s: it is %s (%d of %s): %s",
         held_id,

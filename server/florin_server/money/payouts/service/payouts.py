@@ -12,12 +12,14 @@ from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.audit import AuditAction
 from florin_server.domain.caip import canonicalize_account, canonicalize_asset, parse_asset
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.ledger.postings import build_payout_posting
 from florin_server.domain.payments.payment import Merchant, RefundStatus
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
+from florin_server.money.payouts.service.payout_changes import audit_payout
 from florin_server.money.payouts.store import balances, held_money, payouts
 from florin_server.money.refunds import store as refunds
 from florin_server.rails.context import ChainContext
@@ -112,9 +114,8 @@ async def create(
     given. merchant_not_found; params_validation for an invalid asset, without a destination, with
     another one, or for more than is owed.
     """
-    payout = await app.store.write(
-        _create(app, merchant_id, _normalize_asset(asset), amount, account)
-    )
+    work = _create(app, merchant_id, _normalize_asset(asset), amount, account)
+    payout = await app.store.write(audit_payout(app, AuditAction.PAYOUT_CREATED, work))
     app.notifier.publish(Topic.PAYOUTS_DUE)
     return payout
 
@@ -125,7 +126,9 @@ async def refuse(app: _Context, payout_id: str) -> Payout:
     invalid_params for an unknown payout, invalid_state if it is not waiting any more, or if its
     refund had succeeded before a reorganization removed it.
     """
-    refused_payout = await app.store.write(_refuse(payout_id, app.clock.now_us()))
+    refused_payout = await app.store.write(
+        audit_payout(app, AuditAction.PAYOUT_REFUSED, _refuse(payout_id, app.clock.now_us()))
+    )
     app.notifier.publish(Topic.PAYOUT, payout_id)
     return refused_payout
 
@@ -149,8 +152,9 @@ async def resolve(app: _Context, payout_id: str, *, is_paid: bool) -> Payout:
         f"the operator reported that {payout.tx_id} {'paid it' if is_paid else 'moved nothing'}"
     )
     posting = build_payout_posting(payout, rail.treasury) if is_paid else None
+    work = payouts.resolve(payout, posting, message, app.clock.now_us())
     resolved_payout = await app.store.write(
-        payouts.resolve(payout, posting, message, app.clock.now_us())
+        audit_payout(app, AuditAction.PAYOUT_RESOLVED, work, paid=is_paid)
     )
     if resolved_payout is None:
         raise ApiError(

@@ -88,6 +88,12 @@ _SELECT = select(*_COLUMNS).order_by(
 )
 _ALL = Statement(_SELECT.limit(param("limit")), HeldMoney)
 _OPEN = Statement(_SELECT.where(text(UNRESOLVED_PREDICATE)).limit(param("limit")), HeldMoney)
+_UNDECIDED = (
+    select(held_money_table.c.id)
+    .where(text(UNRESOLVED_PREDICATE), held_money_table.c.state == HeldMoneyState.HELD)
+    .limit(param("limit"))
+)
+_COUNT_WAITING = Statement(select(func.count()).select_from(_UNDECIDED.subquery("limited")), int)
 _COUNTS = Statement(
     select(held_money_table.c.chain_id, held_money_table.c.state, func.count().label("number"))
     .where(text(UNRESOLVED_PREDICATE))
@@ -248,6 +254,12 @@ def list_held_money(limit: int, *, include_closed: bool) -> Op[list[HeldMoney]]:
 def count_unresolved() -> Op[list[HeldMoneyCount]]:
     """Return the counts of what is neither released nor returned."""
     return (yield from _COUNTS.all())
+
+
+@operation
+def count_waiting(limit: int) -> Op[int]:
+    """Return how much held money waits for a decision, at most `limit` items."""
+    return (yield from _COUNT_WAITING.single(limit=limit))
 
 
 @operation

@@ -94,7 +94,7 @@ class ChainSettler:
         if unoffered := self._state.describe_settlement_problem(self._app.clock.steady_us()):
             why = f"{why}; {unoffered}"
         unfunded = self._state.funding_problem
-        low = () if unfunded else tuple(shortage.text for shortage in self._state.shortages)
+        low = () if unfunded else self._state.describe_shortages()
         wrong = {
             name: [why],
             ConditionName.RELAYER_FUNDS_LOW: low,

@@ -14,6 +14,7 @@ from florin_server.domain.urls import UrlError, to_ascii_url
 from florin_server.money.payments.service.conversion import list_accepted_currencies
 from florin_server.web.console.fields import parse_minor_units
 from florin_server.web.console.merchant import payment, payments
+from florin_server.web.console.shell import parse_merchant
 from florin_server.web.console.site import ConsoleRequest, describe_refusal
 from florin_server.web.refusal import to_refused_error
 
@@ -27,7 +28,9 @@ _MINUTES_DIGITS = 6
 
 async def show(console_request: ConsoleRequest) -> PlainResponse:
     """Show the form."""
-    return await _render_form(console_request, dict.fromkeys(_FIELDS, ""))
+    values = dict.fromkeys(_FIELDS, "")
+    values["merchant"] = parse_merchant(console_request.query)
+    return await _render_form(console_request, values)
 
 
 async def create(console_request: ConsoleRequest) -> PlainResponse:

@@ -25,6 +25,7 @@ from florin_server.web.console.figures import (
 )
 from florin_server.web.console.listing import ROWS_MAX
 from florin_server.web.console.merchant.payments import list_first_rows
+from florin_server.web.console.shell import parse_merchant
 from florin_server.web.console.site import ConsoleRequest
 
 # five answers of the API
@@ -79,7 +80,9 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
 async def _list_rows(
     console_request: ConsoleRequest, start_s: int, end_s: int | None
 ) -> list[listing_pb2.PaymentRow]:
+    merchant = parse_merchant(console_request.query)
     request = listing_pb2.ListPaymentsRequest(
+        merchant_id=[merchant] if merchant else [],
         start_ts=Timestamp(seconds=start_s),
         end_ts=None if end_s is None else Timestamp(seconds=end_s),
         limit=ROWS_MAX,

@@ -17,6 +17,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.deliveries import list_deliveries
 from florin_server.web.console.fields import parse_choice, parse_minor_units
+from florin_server.web.console.notes import list_notes
 from florin_server.web.console.payment_links import find_explorer_url, find_receipt_url
 from florin_server.web.console.pills import list_payment_pills
 from florin_server.web.console.site import ConsoleRequest
@@ -47,6 +48,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         f"Payment {console_request.console.formatter.short(payment.payment_id)}",
         payment=payment,
         steps=list_steps(console_request.console.formatter, past.events, payment.refunds),
+        notes=await list_notes(console_request, payment.payment_id),
         deliveries=await list_deliveries(console_request, payment.payment_id),
         explorer=find_explorer_url(console_request, payment),
         receipt=find_receipt_url(payment),

@@ -15,6 +15,7 @@ from florin_server.web.console.listing import (
     list_filter_choices,
     list_row_states,
 )
+from florin_server.web.console.merchant import views
 from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/payments"
@@ -40,6 +41,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         choices=list_filter_choices(console_request, live=console_request.session.live),
         path=PATH,
         **build_controls(filters, counts),
+        **await views.build_values(console_request, partner_id, filters),
     )
 
 

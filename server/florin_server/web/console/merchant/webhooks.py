@@ -14,6 +14,7 @@ from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import parse_choice, parse_timestamp
 from florin_server.web.console.merchant import payments
 from florin_server.web.console.site import ConsoleRequest, describe_refusal
+from florin_server.web.console.undo import make_pause_offer
 
 PATH = "/console/webhooks"
 ENDPOINT_PATH = "/console/webhooks/{endpoint_id}"
@@ -133,7 +134,9 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     paused = console_request.form.text("paused") == "1"
     request = webhook_pb2.UpdateWebhookEndpointRequest(id=endpoint_id, paused=paused)
     await console_request.call("WebhookService.UpdateWebhookEndpoint", request)
-    return console_request.redirect_to(build_path(endpoint_id))
+    page = build_path(endpoint_id)
+    offer = make_pause_offer(f"{page}/pause", paused=paused)
+    return console_request.redirect_with_undo(page, offer)
 
 
 async def rotate(console_request: ConsoleRequest) -> PlainResponse:

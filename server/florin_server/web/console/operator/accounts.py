@@ -8,6 +8,7 @@ from grpc_rest_gateway.plain import PlainResponse
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import parse_choice
 from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.console.undo import UndoOffer
 from florin_server.web.console.view import SCOPES
 
 PATH = "/console/accounts"
@@ -67,12 +68,19 @@ async def confirm_partner_status(console_request: ConsoleRequest) -> ActionConfi
 
 async def set_partner_status(console_request: ConsoleRequest) -> PlainResponse:
     """Suspend or activate a partner."""
+    status = console_request.form.text("status")
     request = partner_pb2.SetPartnerStatusRequest(
         partner_id=console_request.form.text("partner"),
-        status=parse_choice(console_request.form.text("status"), _STATUSES, "status"),
+        status=parse_choice(status, _STATUSES, "status"),
     )
     await console_request.call("OperatorService.SetPartnerStatus", request)
-    return console_request.redirect_to(PATH)
+    former = "active" if status == "suspended" else "suspended"
+    offer = UndoOffer(
+        f"The partner is {status}.",
+        f"{PATH}/partners/status",
+        {"partner": request.partner_id, "status": former},
+    )
+    return console_request.redirect_with_undo(PATH, offer)
 
 
 async def create_key(console_request: ConsoleRequest) -> PlainResponse:

@@ -87,16 +87,26 @@ class AlarmView:
     link_text: str = ""
 
 
+def count_open_conditions(system: system_pb2.GetSystemStatusResponse) -> int:
+    """Return the number of alarms of the installation and of its chains."""
+    return len(_drop_resolved(_list_conditions(system)))
+
+
 def list_alarms(
     formatter: Formatter, system: system_pb2.GetSystemStatusResponse
 ) -> list[AlarmView]:
     """Return the alarms of the installation and of its chains, the worst first."""
-    conditions = [
+    open_conditions = _drop_resolved(_list_conditions(system))
+    return [_describe(formatter, chain_id, condition) for chain_id, condition in open_conditions]
+
+
+def _list_conditions(
+    system: system_pb2.GetSystemStatusResponse,
+) -> list[tuple[str, condition_pb2.Condition]]:
+    return [
         *(("", condition) for condition in system.conditions),
         *((chain.chain_id, condition) for chain in system.chains for condition in chain.conditions),
     ]
-    open_conditions = _drop_resolved(conditions)
-    return [_describe(formatter, chain_id, condition) for chain_id, condition in open_conditions]
 
 
 def _drop_resolved(

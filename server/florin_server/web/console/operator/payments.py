@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from florin.v1 import ledger_pb2, listing_pb2, partner_pb2, trace_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
@@ -15,6 +17,7 @@ from florin_server.web.console.listing import (
     list_filter_choices,
     list_row_states,
 )
+from florin_server.web.console.notes import list_notes
 from florin_server.web.console.payment_links import find_explorer_url
 from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.timeline import list_traced_steps
@@ -93,6 +96,8 @@ async def show_payment(console_request: ConsoleRequest) -> PlainResponse:
         ),
         explorer=find_explorer_url(console_request, traced.payment),
         transactions=traced.transactions,
+        notes=await list_notes(console_request, traced.payment.payment_id),
+        path=PAYMENT_PATH.format(payment_id=quote(traced.payment.payment_id, "")),
         entries=booked.entries,
     )
 

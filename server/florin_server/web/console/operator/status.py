@@ -9,9 +9,13 @@ from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.ledger.accounts import wallet
 from florin_server.web.console.confirmation import ActionConfirmation
+from florin_server.web.console.operator import health
 from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import all_balances
 from florin_server.web.console.site import ROOT, ConsoleRequest
+from florin_server.web.console.undo import UndoOffer
+
+_PAUSE, _RESUME = f"{ROOT}/executors/pause", f"{ROOT}/executors/resume"
 
 
 async def show(console_request: ConsoleRequest) -> PlainResponse:
@@ -22,6 +26,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     senders = await console_request.call(
         "OperatorService.ListExecutors", system_pb2.ListExecutorsRequest()
     )
+    strips = await health.list_strips(console_request)
     # this page leaves out accounts of buyers and merchants: there can be many
     wallets = await all_balances(console_request, ledger_pb2.ACCOUNT_KIND_WALLET)
     return console_request.render_page(
@@ -30,6 +35,13 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         system=system,
         alarms=list_alarms(console_request.console.formatter, system),
         executors=senders.executors,
+        pills={
+            chain.chain_id: health.find_chain_pill(chain, senders.executors)
+            for chain in system.chains
+        },
+        strips=strips,
+        node_paths={chain_id: health.build_nodes_path(chain_id) for chain_id in strips},
+        gauges=health.build_gauges(system, senders.executors),
         coins={
             executor.id: _list_account_balances(wallets, executor.id)
             for executor in senders.executors
@@ -62,14 +74,16 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     """Pause an executor: it sends nothing new."""
     request = system_pb2.PauseExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.PauseExecutor", request)
-    return console_request.redirect_to(ROOT)
+    offer = UndoOffer("The executor is paused.", _RESUME, {"executor": request.executor_id})
+    return console_request.redirect_with_undo(ROOT, offer)
 
 
 async def resume(console_request: ConsoleRequest) -> PlainResponse:
     """Resume an executor."""
     request = system_pb2.ResumeExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.ResumeExecutor", request)
-    return console_request.redirect_to(ROOT)
+    offer = UndoOffer("The executor is resumed.", _PAUSE, {"executor": request.executor_id})
+    return console_request.redirect_with_undo(ROOT, offer)
 
 
 def _list_account_balances(

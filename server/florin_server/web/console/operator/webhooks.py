@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 from florin.v1 import webhook_admin_pb2, webhook_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.console.undo import make_pause_offer
 
 PATH = "/console/webhooks"
 ENDPOINT_PATH = "/console/webhooks/{endpoint_id}"
@@ -55,4 +58,6 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     paused = console_request.form.text("paused") == "1"
     request = webhook_pb2.UpdateWebhookEndpointRequest(id=endpoint_id, paused=paused)
     await console_request.call("OperatorService.UpdateWebhookEndpoint", request)
-    return console_request.redirect_to(PATH)
+    path = ENDPOINT_PATH.format(endpoint_id=quote(endpoint_id, ""))
+    offer = make_pause_offer(f"{path}/pause", paused=paused)
+    return console_request.redirect_with_undo(PATH, offer)

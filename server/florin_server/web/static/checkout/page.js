@@ -5,7 +5,7 @@
 /**
  * @typedef {{id: string, name: string, coin: string, coinName: string, node: string, explorer: string}} Chain
  * @typedef {{id: string, status: string, isFinal: boolean, expiresAt: number, now: number, pollInMs: number, appId: string, merchant: string, waits: boolean, scripts: {wallets: string, redirect: string}, language: string, chains: Chain[]}} PageData
- * @typedef {{status: string, isFinal: boolean, pollInMs?: number, expiresAt: number, isDelayed?: boolean, confirmations?: {seen: number, needed: number}}} State
+ * @typedef {{status: string, isFinal: boolean, pollInMs?: number, expiresAt: number, isDelayed?: boolean, usualS?: number, confirmations?: {seen: number, needed: number}}} State
  */
 
 /** @param {string} id */
@@ -25,10 +25,10 @@ export function translate(key, values = {}) {
   return (texts[key] ?? key).replace(/\{(\w+)\}/g, (_, name) => `\u2068${values[name] ?? ""}\u2069`);
 }
 
-/** Returns a duration in the language of the page, such as "15 seconds". @param {number} seconds */
+/** Returns a duration in the language of the page, such as "15 seconds" or "3 minutes". @param {number} seconds */
 export function duration(seconds) {
-  const unit = /** @type {const} */ ({ style: "unit", unit: "second", unitDisplay: "long" });
-  return new Intl.NumberFormat(pageData.language, unit).format(seconds);
+  const [count, unit] = seconds < 90 ? [seconds, "second"] : [Math.round(seconds / 60), "minute"];
+  return new Intl.NumberFormat(pageData.language, { style: "unit", unit, unitDisplay: "long" }).format(count);
 }
 
 const SENT = `florin.sent.${pageData.id}`;
@@ -91,7 +91,12 @@ function apply(state) {
 }
 
 /** @param {State} state */
-function progress({ confirmations, isDelayed }) {
+function progress({ confirmations, isDelayed, usualS }) {
+  const usual = find("usual");
+  if (usual !== null && usual.hidden && usualS !== undefined) {
+    usual.textContent = translate("usual", { time: duration(usualS) });
+    usual.hidden = false;
+  }
   const place = find("confirmations");
   const meter = find("meter");
   const delayed = find("delayed");

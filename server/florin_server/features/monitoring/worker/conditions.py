@@ -12,7 +12,7 @@ from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.conditions import ConditionState
 from florin_server.domain.errors import ApiError
-from florin_server.features.monitoring.service import conditions
+from florin_server.features.monitoring.service import conditions, runways
 from florin_server.features.monitoring.service.conditions import ProcessReport
 from florin_server.features.monitoring.service.health import ProbeScope
 from florin_server.operations.context import OperationsContext, WorkerContext
@@ -73,6 +73,7 @@ class ConditionReportWorker:
         """Look once and write what changed; StoreError if the store is away."""
         sight = ProbeScope(includes_nodes=self._report_count % _NODES_INTERVAL == 0)
         self._report_count += 1
+        await runways.refresh_short_runways(self._app)
         local_conditions = await conditions.list_local_conditions(self._app, sight)
         for report in conditions.list_own_reports(self._app, local_conditions):
             await self._write(report)

@@ -1,0 +1,53 @@
+"""The operator's calls about the audit log and notes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from florin.v1 import audit_pb2, note_pb2
+
+from florin_server.api.context import ApiContext
+from florin_server.api.records import parse_audit_query, parse_deleted, to_audit_response, to_note
+from florin_server.money.payments.service import notes
+from florin_server.operations.service.audit_log import list_entries
+
+
+class RecordCalls:
+    """The audit log, and notes on payments of any partner."""
+
+    _app: ApiContext
+
+    async def ListAuditEntries(
+        self, request: audit_pb2.ListAuditEntriesRequest, context: Any
+    ) -> audit_pb2.ListAuditEntriesResponse:
+        """List the audit log."""
+        page = await list_entries(
+            self._app,
+            parse_audit_query(request, None),
+            request.cursor if request.HasField("cursor") else None,
+            request.limit if request.HasField("limit") else None,
+        )
+        return to_audit_response(page, is_operator=True)
+
+    async def CreatePaymentNote(
+        self, request: note_pb2.CreatePaymentNoteRequest, context: Any
+    ) -> note_pb2.PaymentNote:
+        """Add a note to a payment."""
+        return to_note(await notes.add(self._app, None, request.payment_id, request.text))
+
+    async def ListPaymentNotes(
+        self, request: note_pb2.ListPaymentNotesRequest, context: Any
+    ) -> note_pb2.ListPaymentNotesResponse:
+        """List the notes of a payment."""
+        found_notes = await notes.list_notes(self._app, None, request.payment_id)
+        return note_pb2.ListPaymentNotesResponse(notes=map(to_note, found_notes))
+
+    async def UpdatePaymentNote(
+        self, request: note_pb2.UpdatePaymentNoteRequest, context: Any
+    ) -> note_pb2.PaymentNote:
+        """Delete or restore a note of the operator."""
+        return to_note(
+            await notes.set_deleted(
+                self._app, None, request.payment_id, request.id, deleted=parse_deleted(request)
+            )
+        )

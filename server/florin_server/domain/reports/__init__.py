@@ -1,0 +1,1 @@
+"""Periods of reports, and the rules of statements."""

@@ -1,0 +1,1 @@
+"""Stored figures of monitoring, and counts of the rows of others."""

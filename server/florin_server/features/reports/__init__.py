@@ -1,0 +1,1 @@
+"""Statements and journals of a month, for bookkeepers."""

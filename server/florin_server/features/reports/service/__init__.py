@@ -1,0 +1,1 @@
+"""Statements, journals for accounting programs, and payments of a month."""

@@ -1,0 +1,1 @@
+"""Sums and pages of the ledger, by merchant and time."""

@@ -1,0 +1,24 @@
+"""The parts of the application that consoles use."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from florin_server.features.icons.context import IconContext
+from florin_server.features.reports.context import StatementContext
+from florin_server.limits.context import LimitContext
+from florin_server.rails.context import ChainContext
+from florin_server.settings.context import SettingsContext
+from florin_server.web.console.config import RecordContext
+
+
+class ConsoleContext(
+    ChainContext,
+    IconContext,
+    LimitContext,
+    RecordContext,
+    SettingsContext,
+    StatementContext,
+    Protocol,
+):
+    """The parts that pages read directly; they get everything else by calls."""
