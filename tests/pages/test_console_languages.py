@@ -203,11 +203,12 @@ async def test_right_to_left_pages_fit_a_phone(desk, browser):
     own = (
         *("", "/payments", "/payments/new", "/balances", "/keys", "/merchants", merchant),
         *(f"{merchant}/payments/{payment_id}", "/search?q=12.50", "/webhooks"),
+        *("/audit", "/statement?month=2027", f"{merchant}/branding", "/sessions"),
         f"/webhooks/{endpoint.body['endpoint']['id']}",
     )
     operators = (
         *("", f"/payments?partner={tenant.partner.id}", "/payouts?all=1", "/held", "/accounts"),
-        *("/books?check=1", "/quarantine?all=1", "/webhooks", f"/payments/{payment_id}"),
+        *("/books?check=1", "/quarantine?all=1", "/webhooks", f"/payments/{payment_id}", "/audit"),
     )
     metrics = desk.service.metrics_url.removesuffix("/metrics")
     async with open_visitor(browser, locale="ar", viewport={"width": 390, "height": 844}) as person:

@@ -101,7 +101,7 @@ async def test_operator_sees_who_did_what_by_which_way(desk, operator):
     paused = await operator.confirm("/console/executors/pause", prompt)
     log = (await operator.get(f"{AUDIT}?object={hidden['executor']}")).text
     assert list_actions(log) == ["Paused executor"]
-    assert "<small>console</small>" in log
+    assert "<small><code>console</code></small>" in log
     # one click takes it back, without another question: resuming stops nothing
     notice = await operator.get(paused.location)
     assert "The executor is paused." in notice.text
@@ -225,4 +225,4 @@ async def test_keys_say_when_they_were_last_used(desk, person, operator):
     await operator.sign_in(token(desk))
     rows = (await operator.get("/console/accounts")).text.split("<tr>")
     (row,) = [row for row in rows if f"<code>{tenant.key_id}</code>" in row]
-    assert "4 min ago" in row
+    assert "4\u00a0min ago" in row

@@ -22,6 +22,7 @@ from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.config import ConsoleConfig
 from florin_server.web.console.confirmation import (
     CODE_FIELD,
+    REAUTH_FIELD,
     TYPED_FIELD,
     ActionConfirmation,
     Confirmer,
@@ -43,7 +44,6 @@ from florin_server.web.console.paths import (
     get_request_path,
     redirect,
 )
-from florin_server.web.console.reauthentication import REAUTH_FIELD, render_reauthentication
 from florin_server.web.console.refusals import ConsoleError, describe_refusal
 from florin_server.web.console.session import (
     LIFE_S,
@@ -277,23 +277,14 @@ class Console:
         """Return True if a form comes from the page that asked this question."""
         code = self._compute_code(console_request, question).encode()
         same = hmac.compare_digest(code, console_request.form.text(CODE_FIELD).encode())
-        return same and (not question.typed or self._is_typed(console_request, question))
-
-    def _is_typed(self, console_request: ConsoleRequest, question: ActionConfirmation) -> bool:
-        # white space at the ends of a name cannot be seen
-        return console_request.form.text(TYPED_FIELD) == question.typed.strip()
+        return same and question.is_typed(console_request.form)
 
     def _render_confirmation(
         self, console_request: ConsoleRequest, question: ActionConfirmation
     ) -> PlainResponse:
         """Ask; the fields of the form are kept, and nothing has changed yet."""
         form = console_request.form
-        asked_before = bool(form.text(CODE_FIELD))
-        problem = ""
-        if asked_before and question.typed and not self._is_typed(console_request, question):
-            problem = console_request.texts.plain("confirm.wrong_name")
-        elif asked_before:
-            problem = console_request.texts.plain("confirm.changed")
+        problem = question.find_problem(form)
         fields = form.list_pairs({CODE_FIELD, TYPED_FIELD, REAUTH_FIELD})
         return console_request.render_page(
             "confirm",
@@ -301,7 +292,7 @@ class Console:
             question=question,
             fields=[*fields, (CODE_FIELD, self._compute_code(console_request, question))],
             typed_field=TYPED_FIELD,
-            problem=problem,
+            problem=problem and console_request.texts.plain(problem),
         )
 
     async def _run_after_verification(
@@ -311,17 +302,17 @@ class Console:
         session, request = console_request.session, console_request.request
         secret = console_request.form.text(REAUTH_FIELD)
         if not secret:
-            return render_reauthentication(console_request, 403, "")
+            return self._render_reauthentication(console_request, 403, "")
         try:
             self.check_request(request)
             holder_and_mode = await self.verify_secret(secret, request)
         except RefusedError as refused:
-            answer = render_reauthentication(
+            answer = self._render_reauthentication(
                 console_request, refused.status, describe_refusal(refused, console_request.texts)
             )
             return replace(answer, headers=(*answer.headers, *refused.headers))
         if holder_and_mode != (session.holder, session.live):
-            return render_reauthentication(
+            return self._render_reauthentication(
                 console_request, 403, console_request.texts.plain("reauthenticate.other_key")
             )
         proved = self.sessions.mark_verified(session)
@@ -331,6 +322,19 @@ class Console:
         # first, so that the header of a refusal that removes the cookie wins
         return replace(
             done, headers=(self.sessions.build_session_cookie(proved, request), *done.headers)
+        )
+
+    def _render_reauthentication(
+        self, console_request: ConsoleRequest, status: int, problem: str
+    ) -> PlainResponse:
+        """Ask for the key; the fields of the form are kept, and nothing has changed yet."""
+        return console_request.render_page(
+            "reauthenticate",
+            console_request.texts.plain("reauthenticate.title"),
+            status,
+            fields=console_request.form.list_pairs({REAUTH_FIELD}),
+            problem=problem,
+            name=REAUTH_FIELD,
         )
 
     async def _run_once(

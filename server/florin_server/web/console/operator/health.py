@@ -184,7 +184,7 @@ def _build_gauge(texts: Translations, executor: system_pb2.Executor, items: str)
     return CoinGauge(text, look, min(seconds, _GAUGE_S))
 
 
-def _describe_runway(texts: Translations, runway: system_pb2.Runway, items: str) -> str:
+def _describe_runway(texts: Translations, runway: system_pb2.ExecutorRunway, items: str) -> str:
     """Return how long the coin lasts, as `florin executors` says it; "not known" if so."""
     if not runway.transactions:
         return texts.plain("health.no_transactions")
