@@ -26,8 +26,14 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 # folders of the distributions; each needs those before it
 DISTRIBUTIONS: Final = ("gateway/options", "gateway", "client", ".", "sandbox")
-# files whose image tags and chart versions are that of the server
-MANIFESTS: Final = ("deploy/kubernetes/florin.yaml", "deploy/helm/florin/Chart.yaml")
+# other files with the version of the server: image tags, the chart, the npm package
+MANIFESTS: Final = (
+    "deploy/kubernetes/florin.yaml",
+    "deploy/helm/florin/Chart.yaml",
+    "client/typescript/package.json",
+    "client/typescript/package-lock.json",
+    "client/typescript/src/version.ts",
+)
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 _SECTION: Final = re.compile(r"^## (?P<version>\d\S*)(?: - (?P<date>\S+))?$", re.MULTILINE)
 SBOM: Final = "florin-pay.cdx.json"
@@ -46,10 +52,10 @@ def read_version() -> str:
 
 def replace_version(text: str, old: str, new: str) -> str:
     """Return a file's text with the project's version, pins, image tags and chart changed."""
-    keys = r'^version = "|^version: "?|^appVersion: "?'
-    pins = r'(?:florin-|grpc-rest-gateway)[^"=\n]*==|florin:'
-    pattern = rf"(?m)({keys}|{pins}){re.escape(old)}\b"
-    return re.sub(pattern, lambda match: match[1] + new, text)
+    package = r'"name": "florin-client",\s+"version": "|VERSION = "'
+    own = rf'^version = "|^version: "?|^appVersion: "?|florin:|{package}'
+    before = rf'(?m)({own}|(?:florin-|grpc-rest-gateway)[^"=\n]*==)'
+    return re.sub(rf"{before}{re.escape(old)}\b", lambda match: match[1] + new, text)
 
 
 def prepare(version: str, today: date) -> list[str]:
