@@ -23,7 +23,7 @@ from yarl import URL
 
 from tests.deploy import tools
 from tests.deploy.front import DEPLOY, NAME, allocate_port
-from tests.deploy.test_manifests import PORTS, chosen, documents, run
+from tests.deploy.manifests import PORTS, chosen, documents, run_private
 from tests.support.service_harness import open_service
 from tests.support.until import wait_until
 
@@ -389,7 +389,7 @@ def test_roles_of_the_chart_start_existing_commands():
             assert option.partition("=")[0] in done.stdout, f"{name}: {option}"
     gateway = pods["florin-gateway"]["containers"][0]
     assert "--upstream=florin:50051" in gateway["args"]
-    # both sides have the token, and nobody else
+    # both sides have the token, and no other pod
     with_token = {name for name, pod in pods.items() if "FLORIN_GATEWAY_TOKEN_FILE" in get_env(pod)}
     assert with_token == {"florin", "florin-gateway"}
     assert pods["florin"]["containers"][0]["image"].endswith("florin:0.3.0")
@@ -401,7 +401,7 @@ def test_init_containers_of_the_chart_set_up_a_private_home(tmp_path):
     for name, pod in list_pods(render(EVERYTHING)):
         for container in pod.get("initContainers", []):
             (command,) = container["args"]
-            run(command.replace("/run/secrets", str(tmp_path)), tmp_path / name)
+            run_private(command.replace("/run/secrets", str(tmp_path)), tmp_path / name)
 
 
 async def test_metrics_proxy_forwards_metrics_and_not_the_console(tmp_path):

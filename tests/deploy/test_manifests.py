@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -14,32 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from florin_server.app.home import StateFolder
 from florin_server.settings import Settings
 
 from tests.deploy import tools
 from tests.deploy.front import DEPLOY
+from tests.deploy.manifests import PORTS, chosen, documents, run_private
 
 ROOT = DEPLOY.parent
-PORTS = {Settings.model_fields[name].default for name in ("http_port", "grpc_port")}
 CONTAINERFILE = DEPLOY / "container" / "Containerfile"
 NUMBER = "10001"
-
-
-def documents(name: str) -> list[Any]:
-    return [item for item in yaml.safe_load_all((DEPLOY / name).read_text()) if item]
-
-
-def chosen(text: dict[str, Any], monkeypatch: pytest.MonkeyPatch, folder: Path) -> Settings:
-    """Return the settings that Florin makes of variables; all of them must be settings."""
-    fields = {f"FLORIN_{model_field.upper()}" for model_field in Settings.model_fields}
-    assert {name.partition("__")[0] for name in text} <= fields
-    monkeypatch.chdir(folder)
-    for name, value in text.items():
-        assert isinstance(value, str), f"{name} is no text: YAML makes another of it"
-        monkeypatch.setenv(name, value)
-    return Settings()
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -106,18 +88,10 @@ def test_pod_init_container_sets_up_a_private_home_with_its_secrets(kubernetes, 
     assert "emptyDir" in volumes[mounts["/var/lib/florin"]]
     (tmp_path / "secrets.json").write_text("{}")
     home = tmp_path / "home"
-    run(command.replace("/run/secrets", str(tmp_path)), home)
+    run_private(command.replace("/run/secrets", str(tmp_path)), home)
     settings = {item["name"]: item["value"] for item in container["env"]}
     assert {"name": "FLORIN_HOME", "value": settings["FLORIN_HOME"]} in first["env"]
     assert container["args"] == ["serve"]
-
-
-def run(command: str, home: Path) -> None:
-    """Run a shell's command; check that the home it creates is private to Florin."""
-    env = {"PATH": os.environ["PATH"], "FLORIN_HOME": str(home)}
-    subprocess.run(["/bin/sh", "-c", command], env=env, check=True, timeout=10)
-    assert (home / "secrets.json").exists()
-    assert StateFolder(home).list_exposed() == []
 
 
 def test_the_pod_s_settings_are_settings(kubernetes, monkeypatch, tmp_path):
@@ -261,7 +235,7 @@ def test_a_florin_of_compose_begins_with_the_secrets_of_the_other(compose, tmp_p
     assert program == "/opt/florin/.venv/bin/florin serve"
     (tmp_path / "secrets.json").write_text("{}")
     for _ in range(2):
-        run(making.replace("/run/secrets", str(tmp_path)), tmp_path / "home")
+        run_private(making.replace("/run/secrets", str(tmp_path)), tmp_path / "home")
 
 
 def test_compose_s_files_are_there(compose):

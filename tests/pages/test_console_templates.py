@@ -313,17 +313,10 @@ def _shell(word: str) -> Shell:
 
 
 def _books(word: str) -> dict:
+    lines = [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)]
     return {
-        "groups": [
-            LedgerGroup(
-                LedgerAccountKind.WALLET,
-                [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
-                [BalanceLine("", word, word)],
-            )
-        ],
-        "listed": LedgerAccountList(
-            word, word, word, 1, [BalanceLine(word, word, word)], word, word
-        ),
+        "groups": [LedgerGroup(LedgerAccountKind.WALLET, lines, [BalanceLine("", word, word)])],
+        "listed": LedgerAccountList(word, word, word, 1, lines[:1], word, word),
         "kinds": (word,),
         "checked": filled(ledger_pb2.CheckLedgerResponse(), word),
     }

@@ -25,7 +25,7 @@ from tools import noun_index
 
 ALL = "\n".join(read_document(text) for text in DOCUMENTS)
 # options of commands other than florin
-OF_OTHERS = r"--no-verify|--update|--from-file"
+OF_OTHERS = r"--no-verify|--update|--from-file|--set-file|--set|--values|--install"
 LINES_MAX = 500
 EXAMPLE_LINES_MAX = 120
 # settings, values, the clock and the commands' exit statuses
