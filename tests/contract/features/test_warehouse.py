@@ -274,9 +274,7 @@ def read_statement(home: Path, month: str, merchant: str) -> dict[tuple[str, str
         "report", "--month", month, "--merchant", merchant, "--format", "csv", "--home", str(home)
     )
     return {
-        (row["asset_id"], row["line"]): Decimal(row["amount"]).scaleb(
-            18 if row["currency"] == "coin" else 0
-        )
+        (row["asset_id"], row["line"]): Decimal(row["amount"])
         for row in csv.DictReader(text.splitlines())
         if row["line"] in {"payments", "fees", "refunds"} and Decimal(row["amount"])
     }
