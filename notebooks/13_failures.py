@@ -242,8 +242,7 @@ counts = counts.reindex(pd.date_range(bins.min(), bins.max(), freq=f"{step}h"), 
 form = "%H:%M" if span <= pd.Timedelta(days=1) else "%d %b" if step == 24 else "%d %b %H:%M"
 chart = axes("When lost payments were created", f"UTC, steps of {step} h", "Payments", data.source)
 stacked(chart, counts.index.strftime(form), {why: counts[why] for why in CAUSES if why in counts})
-if step > 1:
-    chart.tick_params(axis="x", rotation=30)
+chart.tick_params(axis="x", rotation=30)
 
 # %%
 worst = counts.sum(axis=1).idxmax()
