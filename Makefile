@@ -14,7 +14,7 @@
 # bench: measure, and write build/bench.json and build/bench.md; ONLY='create verify' selects some subjects
 # notebooks: run every notebook without Jupyter
 # gallery: run the analyses, and update docs/gallery where the results differ
-# screenshots: update the pictures of pages in docs/pictures · screenshots-check: compare the pages with them
+# screenshots: update the pictures and sheets of pages · screenshots-check: compare the pages with them
 # newcomer: time the way from a clone to the first notebook; installs everything again
 # contracts: compile the Solidity sources (needs Node)
 PYTHON ?= python3.11

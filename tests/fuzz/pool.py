@@ -44,9 +44,9 @@ class Pool:
     def learn(self, operation: str, body: Any) -> None:
         """Keep ids of created objects."""
         match operation, body:
-            case "MerchantService_CreatePayment", {"paymentId": str(created_id)}:
+            case "createPayment", {"paymentId": str(created_id)}:
                 self._keep(self.payments, created_id)
-            case "AdminService_CreateMerchant", {"merchant": {"id": str(created_id)}}:
+            case "createMerchant", {"merchant": {"id": str(created_id)}}:
                 self._keep(self.merchants, created_id)
             case _, {"nextCursor": str(cursor)} | {"next_cursor": str(cursor)}:
                 self._keep(self.cursors, cursor)

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = (
     "README.md",
     "client/README.md",
+    "client/typescript/README.md",
     *(
         f"docs/{name}.md"
         for name in (

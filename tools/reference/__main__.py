@@ -15,6 +15,7 @@ from tools.reference.conditions import render_conditions
 from tools.reference.data import render_data
 from tools.reference.errors import render_errors
 from tools.reference.metrics import render_metrics
+from tools.reference.postman import render_postman
 from tools.reference.settings import render_settings
 from tools.reference.states import render_states
 
@@ -31,6 +32,7 @@ def render_documents() -> Mapping[str, str]:
         "conditions.md": render_conditions(image),
         "data.md": render_data(),
         "errors.md": render_errors(image),
+        "florin.postman_collection.json": render_postman(),
         "metrics.md": render_metrics(),
         "postings.md": postings.render_postings(),
         "settings.md": render_settings(),
@@ -41,7 +43,7 @@ def render_documents() -> Mapping[str, str]:
 def list_stale_documents(folder: Path = FOLDER) -> list[str]:
     """List the files that are missing, differ from the code, or describe nothing any more."""
     documents = render_documents()
-    texts_by_name = {file.name: file.read_text() for file in folder.glob("*.md")}
+    texts_by_name = {file.name: file.read_text() for file in folder.iterdir()}
     return sorted(
         name
         for name in documents.keys() | texts_by_name
@@ -53,7 +55,7 @@ def write_documents(folder: Path = FOLDER) -> None:
     """Write all references, and remove other files."""
     documents = render_documents()
     folder.mkdir(parents=True, exist_ok=True)
-    for file in folder.glob("*.md"):
+    for file in folder.iterdir():
         if file.name not in documents:
             file.unlink()
     for name, text in documents.items():

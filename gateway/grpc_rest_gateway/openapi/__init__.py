@@ -6,9 +6,10 @@ from grpc_rest_gateway.openapi.operations import (
     build_stream_responses,
     list_operations,
 )
-from grpc_rest_gateway.openapi.schemas import SchemaRegistry, SchemaSide
+from grpc_rest_gateway.openapi.schemas import LENIENT_EXTENSION, SchemaRegistry, SchemaSide
 
 __all__ = [
+    "LENIENT_EXTENSION",
     "OpenApiOperation",
     "ProtoComments",
     "SchemaRegistry",

@@ -27,6 +27,8 @@ class OpenApiOperation:
     binding: RouteBinding
     path: str
     parts: JsonSchema
+    # True for a binding of `additional_bindings`
+    is_additional: bool = False
 
     @property
     def method(self) -> MethodDescriptor:
@@ -64,7 +66,7 @@ def list_operations(
         if binding.has_body:
             parts["requestBody"] = _build_request_body(binding, schemas)
         parts["responses"] = _build_success_responses(binding, schemas, settings)
-        yield OpenApiOperation(binding, _format_path(binding), parts)
+        yield OpenApiOperation(binding, _format_path(binding), parts, seen[name] > 1)
 
 
 def _check_body_fields(method: MethodDescriptor) -> None:

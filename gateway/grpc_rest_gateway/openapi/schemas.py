@@ -28,6 +28,8 @@ from grpc_rest_gateway.profiles import JsonProfile
 JsonSchema: TypeAlias = dict[str, Any]
 
 RESPONSE_TIME_PATTERN = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z$"
+# on a member of a request: the server reads a value that the schema refuses as absent
+LENIENT_EXTENSION = "x-lenient"
 _NO_CONTROL_PATTERN = (
     r"^[^\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069\ufeff\ufff9-\ufffb]*$"
 )
@@ -175,11 +177,14 @@ class SchemaRegistry:
             else self._build_value(field, inner)
         )
         text = self._comments.get_comment(field.full_name)
-        if member.is_lenient and side is SchemaSide.REQUEST:
-            schema = {"anyOf": [schema, {}]}
+        is_lenient = member.is_lenient and side is SchemaSide.REQUEST
+        if is_lenient:
             text += " A value of a different type counts as absent."
-        elif _is_nullable(member, side):
+        if is_lenient or _is_nullable(member, side):
             schema = _make_nullable(schema)
+        if is_lenient:
+            # "any value" as an alternative would hide the type from generators of clients
+            schema = {**schema, LENIENT_EXTENSION: True}
         if field.GetOptions().deprecated:
             schema = {**schema, "deprecated": True}
         return {"description": text.strip(), **schema} if text else schema
@@ -222,7 +227,12 @@ class SchemaRegistry:
             return {}
         if kind == json_pb2.JSON_TEXT_BY_PROFILE:
             text = {"type": "string", "contentMediaType": "application/json"}
-            return {"oneOf": [text, {"type": ["array", "object"]}]}
+            # separate: generators of clients expect the items of an array beside its type
+            structures: list[JsonSchema] = [
+                {"type": "array", "items": {}},
+                {"type": "object", "additionalProperties": True},
+            ]
+            return {"oneOf": [text, *structures]}
         return (
             self._build_bounded(field)
             if side is SchemaSide.REQUEST

@@ -76,3 +76,29 @@ async def node(walk: NewcomerWalk, block: DocumentBlock) -> None:
     """A separate test runs this text."""
     test = (walk.folder / "tests/e2e/client/test_client_node.py").read_text()
     assert all(repr(text).replace("'", '"') in test for text in block.place[:2])
+
+
+@step("client/typescript/README.md", "Quick start", 0)
+@step("client/typescript/README.md", "Webhooks", 0)
+async def typescript(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """A separate test runs this text."""
+    test = (walk.folder / "tests/e2e/client/test_typescript_client.py").read_text()
+    assert all(f'"{text}"' in test for text in block.place[:2])
+
+
+@step("docs/clients.md", "TypeScript", 0)
+async def package_of_typescript(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    (line,) = block.lines
+    folder = line.removeprefix("cd ").partition(" && ")[0]
+    assert line == f"cd {folder} && npm install && npm pack"
+    assert (walk.folder / folder / "package-lock.json").is_file()
+
+
+@step("docs/clients.md", "Go", 0)
+@step("docs/clients.md", "Go", 1)
+@step("docs/clients.md", "PHP", 0)
+@step("docs/clients.md", "PHP", 1)
+async def without_a_client(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    """A separate test runs this text."""
+    test = (walk.folder / "tests/e2e/client/test_client_programs.py").read_text()
+    assert f'("{block.place[1]}", ' in test

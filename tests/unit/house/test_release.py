@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from datetime import date
@@ -27,6 +28,7 @@ def test_every_file_names_the_version_of_the_server():
     version = str(server["version"])
     folders = ("client", "gateway", "gateway/options", "sandbox")
     assert {project(folder)["version"] for folder in folders} == {version}
+    assert json.loads((ROOT / "client/typescript/package.json").read_text())["version"] == version
     dependencies = server["dependencies"]
     assert isinstance(dependencies, list)
     assert f"florin-client[wallet]=={version}" in dependencies
@@ -64,6 +66,11 @@ def test_preparing_a_release_changes_versions_and_nothing_else():
         if before != after and before.replace(version, "98.7.6") != after
     ]
     assert not other
+    for name, count in (("package.json", 1), ("package-lock.json", 2), ("src/version.ts", 1)):
+        package = replace_version(
+            (ROOT / "client/typescript" / name).read_text(), version, "98.7.6"
+        )
+        assert package.count('"98.7.6"') == count, name
     # a dependency that happens to have this version keeps it
     assert replace_version(f'"yarl=={version}"', version, "98.7.6") == f'"yarl=={version}"'
 

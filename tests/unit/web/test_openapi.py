@@ -12,7 +12,12 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 from grpc_rest_gateway.jsoncodec import JsonCodec
 from grpc_rest_gateway.jsonshape import TIMESTAMP_TYPE, get_enum_texts, get_rule
-from grpc_rest_gateway.openapi import ProtoComments, SchemaRegistry, list_operations
+from grpc_rest_gateway.openapi import (
+    LENIENT_EXTENSION,
+    ProtoComments,
+    SchemaRegistry,
+    list_operations,
+)
 from grpc_rest_gateway.profiles import JsonProfile
 from grpc_rest_gateway.routes import RouteError
 
@@ -155,7 +160,7 @@ def test_requests_are_read_as_their_schema_says(lab):
         ({"name": None}, False),
         ({"tags": None}, False),
         ({"tags": "x"}, False),
-        ({"loose": 5}, True),
+        ({"loose": None}, True),
         ({"loose": {"colour": "deep_blue"}}, True),
         ({"size": None}, True),
         ({"size": "1"}, False),
@@ -167,6 +172,11 @@ def test_requests_are_read_as_their_schema_says(lab):
         request = {**right, **change}
         assert fits.is_valid(request) is verdict, request
         assert (decode(request, GetMessageClass(kind)()) == []) is verdict, request
+    # read as absent, though the schema names the type
+    loose = {**right, "loose": 5}
+    assert not fits.is_valid(loose)
+    assert decode(loose, GetMessageClass(kind)()) == []
+    assert schemas.components["ChangeRequest"]["properties"]["loose"][LENIENT_EXTENSION] is True
     # checked by the server only
     for change in ({"name": "b"}, {"tags": []}, {"tags": ["a"] * 3}, {"size": 0}, {"text": "\n"}):
         assert not fits.is_valid({**right, **change}), change
@@ -198,6 +208,7 @@ def test_operations_have_their_paths_and_parameters(lab):
         "Lab_Find": ("get", "/v1/{id}"),
         "Lab_Watch": ("get", "/v1/events"),
     }
+    assert [name for name, o in operations.items() if o.is_additional] == ["Lab_Change_2"]
     assert operations["Lab_Change"].parts["deprecated"] is True
     results = {p["name"]: p for p in operations["Lab_Find"].parts["parameters"]}
     assert results["id"]["in"] == "path"

@@ -14,21 +14,20 @@ from grpc_rest_gateway.openapi import (
     list_operations,
 )
 
-from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS, ErrorCode
+from florin_server.domain.errors import ERROR_DETAILS, ERROR_SPECS
 from florin_server.web.headers import GATEWAY_SETTINGS
 from florin_server.web.openapi import headers
-from florin_server.web.openapi.plain import PATHS
-from florin_server.web.openapi.refusals import DEPLOYED_ONLY, list_refusals
+from florin_server.web.openapi.error_responses import SharedResponses
+from florin_server.web.openapi.examples import get_path_example
+from florin_server.web.openapi.operation_ids import make_operation_id
+from florin_server.web.openapi.plain import describe_paths
+from florin_server.web.openapi.refusals import list_refusals
 from florin_server.web.openapi.webhooks import describe_webhooks
 
 JsonObject = dict[str, Any]
 
-_ERROR_REF = "#/components/schemas/Error"
+# in the order of the page
 _TAGS = {
-    access_pb2.CALLER_FAMILY_GATEWAY: (
-        "Wallets",
-        "The calls of a wallet to pay one payment. Callable from browsers of every origin.",
-    ),
     access_pb2.CALLER_FAMILY_PAYMENTS: (
         "Payments",
         "The calls of one merchant's back end.",
@@ -37,21 +36,36 @@ _TAGS = {
         "Accounts",
         "The calls of a partner for all of its merchants.",
     ),
+    access_pb2.CALLER_FAMILY_GATEWAY: (
+        "Wallets",
+        "The calls of a wallet to pay one payment. Callable from browsers of every origin.",
+    ),
     access_pb2.CALLER_FAMILY_SANDBOX: ("Sandbox", "Outcomes of test payments on demand."),
 }
 # defaults of the server for parameters that were not sent
 _LIST_DEFAULTS = {"sortBy": "date", "sortDir": "desc", "limit": 50}
 _DEFAULTS: dict[str, JsonObject] = {
-    "MerchantService_ListPayments": _LIST_DEFAULTS,
-    "MerchantService_ListMerchantPayments": _LIST_DEFAULTS,
-    "MerchantService_ListPaymentsLegacy": {"sort_by": "date", "sort_dir": "desc", "limit": 50},
-    "AdminService_ListMerchants": {"limit": 20},
-    "GatewayService_GetPaymentOptions": {"includePaymentInfo": False},
+    "listPayments": _LIST_DEFAULTS,
+    "listMerchantPayments": _LIST_DEFAULTS,
+    "listPaymentsLegacy": {"sort_by": "date", "sort_dir": "desc", "limit": 50},
+    "listMerchants": {"limit": 20},
+    "getPaymentOptions": {"includePaymentInfo": False},
 }
 _WEBHOOKS_TAG = {"name": "Webhooks", "description": "Events that Florin sends to back ends."}
 _SERVICE_TAG = {"name": "Service", "description": "Versions, this document, health."}
 _DESCRIPTION = """\
 Payments in tokens, settled on chain.
+
+**Authentication.** A merchant's back end sends the key of its partner as `Api-Key`, and the
+merchant as `Merchant-Id`. Calls for all merchants of a partner need only `Api-Key`. A wallet sends
+its public `App-Id` with a `Client-Id` of its choice. Keys that start with `fl_test_` see test data
+only, keys that start with `fl_live_` live data only.
+
+**Retries.** A request with `Idempotency-Key` is safe to repeat. Confirm, cancel, refund and
+deletion are safe to repeat without a key.
+
+**Errors.** Every response with a status of 400 or above has the body `Error`; `code` gives the
+reason, `requestId` identifies the request.
 
 **Numbers.** Integers are JSON numbers. Amounts are texts of decimal digits, in minor units.
 
@@ -64,12 +78,6 @@ There, members that contain JSON (`params`, `schema`) are JSON values instead of
 errors have their own codes, which are marked. Nothing else differs. A call without either header
 uses it too if `Sdk-Name` is `js-walletconnect-pay`, case-insensitive: its releases 1.0.4 and 1.0.5
 send no version.
-
-**Errors.** Every response with a status of 400 or above has the body `Error`; `code` gives the
-reason, `requestId` identifies the request.
-
-**Retries.** A request with `Idempotency-Key` is safe to repeat. Confirm, cancel, refund and
-deletion are safe to repeat without a key.
 """
 
 
@@ -82,17 +90,23 @@ def build_document(
     response, then by name of the example.
     """
     schemas = SchemaRegistry(comments)
-    shared = _SharedResponses()
+    shared = SharedResponses()
     paths: JsonObject = {}
     families: set[int] = set()
+    # path of the first binding of each RPC
+    first_paths: dict[str, str] = {}
     for operation in list_operations(services, schemas, GATEWAY_SETTINGS):
-        parts = _describe_operation(
-            operation, shared, examples.get(operation.parts["operationId"], {})
-        )
+        first_path = first_paths.setdefault(operation.method.full_name, operation.path)
+        operation_id = make_operation_id(operation)
+        parts = {"operationId": operation_id, **_describe_alias(operation, first_path)}
+        parts = operation.parts | parts
+        _complete_operation(operation, parts, shared, examples.get(operation_id, {}))
         if paths.setdefault(operation.path, {}).setdefault(operation.verb, parts) is not parts:
             raise ValueError(f"two operations at {operation.verb} {operation.path}")
         families.add(headers.get_access_rule(operation).family)
+    plain_paths = {path: {"get": parts} for path, parts in describe_paths(shared).items()}
     webhook_descriptions = describe_webhooks(schemas)
+    own_schemas = {"Error": _describe_error(), **headers.SCHEMAS}
     tags = [{"name": n, "description": d} for f, (n, d) in _TAGS.items() if f in families]
     return {
         "openapi": "3.1.0",
@@ -106,9 +120,11 @@ def build_document(
         "servers": [{"url": "/"}],
         "tags": [*tags, _WEBHOOKS_TAG, _SERVICE_TAG],
         "webhooks": webhook_descriptions,
-        "paths": paths | {path: {"get": parts} for path, parts in PATHS.items()},
+        "paths": paths | plain_paths,
         "components": {
-            "schemas": dict(sorted({**schemas.components, "Error": _describe_error()}.items())),
+            "schemas": dict(
+                sorted({**schemas.components, **shared.schemas, **own_schemas}.items())
+            ),
             "responses": dict(sorted(shared.responses.items())),
             "parameters": headers.PARAMETERS,
             "headers": headers.HEADERS,
@@ -117,24 +133,23 @@ def build_document(
     }
 
 
-class _SharedResponses:
-    """Error responses that several operations share."""
-
-    def __init__(self) -> None:
-        self.responses: JsonObject = {}
-
-    def add(self, status: int, answer: JsonObject) -> JsonObject:
-        """Return a reference to the response."""
-        number = 1
-        while self.responses.setdefault(name := f"Refused{status}_{number}", answer) != answer:
-            number += 1
-        return {"$ref": f"#/components/responses/{name}"}
+def _describe_alias(operation: OpenApiOperation, first_path: str) -> JsonObject:
+    if not operation.is_additional:
+        return {}
+    successor = f"`{operation.binding.http_method} {first_path}`"
+    return {
+        "description": f"An alias of {successor} with the same behavior. Use {successor}.",
+        "deprecated": True,
+    }
 
 
-def _describe_operation(
-    operation: OpenApiOperation, shared_responses: _SharedResponses, examples: JsonObject
-) -> JsonObject:
-    parts = operation.parts
+def _complete_operation(
+    operation: OpenApiOperation,
+    parts: JsonObject,
+    shared_responses: SharedResponses,
+    examples: JsonObject,
+) -> None:
+    """Add what the gateway library does not know."""
     rule = headers.get_access_rule(operation)
     parts["tags"] = [_TAGS[rule.family][0]]
     parts["security"] = headers.list_security(operation)
@@ -142,6 +157,8 @@ def _describe_operation(
     for parameter in parts.get("parameters", []):
         if parameter["name"] in defaults:
             parameter["schema"]["default"] = defaults[parameter["name"]]
+        if parameter["in"] == "path":
+            parameter["example"] = get_path_example(parameter["name"], operation.path)
     parts["parameters"] = [*parts.get("parameters", []), *headers.list_parameters(operation)]
     for status, answer in parts["responses"].items():
         answer["headers"] = headers.describe_response_headers(operation, int(status))
@@ -150,30 +167,10 @@ def _describe_operation(
         _add_examples(parts["requestBody"], examples.get("request", {}))
     refusals = list_refusals(operation.method, has_body=operation.binding.has_body)
     for status, codes in sorted(refusals.items()):
-        answer = _describe_refusal(codes)
-        answer["headers"] = headers.describe_response_headers(operation, status)
-        if answer_examples := examples.get(str(status)):
-            _add_examples(answer, answer_examples)
-        else:
-            answer = shared_responses.add(status, answer)
+        answer_headers = headers.describe_response_headers(operation, status)
+        answer = shared_responses.add(status, codes, answer_headers)
+        shared_responses.add_examples(answer, examples.get(str(status), {}).values())
         parts["responses"][str(status)] = answer
-    return parts
-
-
-def _describe_refusal(possible_codes: set[ErrorCode]) -> JsonObject:
-    codes = [code for code in ERROR_SPECS if code in possible_codes]
-    lines = [f"- `{code}`{_format_profile_note(code)}" for code in codes]
-    schema = {
-        "allOf": [{"$ref": _ERROR_REF}, {"properties": {"code": {"enum": [str(c) for c in codes]}}}]
-    }
-    return {
-        "description": "Errors:\n" + "\n".join(lines),
-        "content": {"application/json": {"schema": schema}},
-    }
-
-
-def _format_profile_note(code: ErrorCode) -> str:
-    return " (deployed profile only)" if code in DEPLOYED_ONLY else ""
 
 
 def _add_examples(part: JsonObject, examples: JsonObject) -> None:

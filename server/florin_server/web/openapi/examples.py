@@ -79,6 +79,56 @@ _SINGLE_REQUESTS = {
 }
 
 
+PAYMENT_ID = _STAND_INS["<payment id>"]
+MERCHANT_ID = _STAND_INS["<merchant id>"]
+REFUND_ID = _STAND_INS["<refund id>"]
+TX_HASH = _STAND_INS["<hash>"]
+_ENDPOINT_ID = "whe_4TqLr8ZsXn2Vb6K1M"
+_NOTE_ID = "note_2Wc9LrQx7VbT4Ks1N"
+# bodies of requests that no wire test records, by operation id and name
+_REQUESTS: Mapping[str, JsonObject] = {
+    "advanceTestClock": {"an hour": {"seconds": 3600}},
+    "createWebhookEndpoint": {
+        "all payments": {"url": "https://shop.example/webhooks"},
+        "some events of one merchant": {
+            "url": "https://shop.example/webhooks",
+            "merchantId": MERCHANT_ID,
+            "events": ["payment.succeeded", "refund.succeeded"],
+            "description": "orders",
+        },
+    },
+    "updateWebhookEndpoint": {
+        "resume": {"paused": False},
+        "other events": {"events": {"types": ["payment.succeeded", "payment.settled"]}},
+    },
+    "rotateWebhookSecret": {"both secrets for a day": {"overlapSeconds": 86400}},
+    "replayWebhook": {"from the first event": {"paymentId": PAYMENT_ID, "fromVersion": 0}},
+    "replayWebhooksSince": {
+        "one type": {"since": "2027-01-15T08:00:00Z", "events": ["payment.succeeded"]}
+    },
+    "createPaymentNote": {"note": {"text": "The buyer asks for an invoice."}},
+    "updatePaymentNote": {"delete": {"deleted": True}, "restore": {"deleted": False}},
+    "takeWebhooks": {"wait for events": {"receipts": [], "maxWaitMs": 20000}},
+    "createRefund": {
+        "part": {
+            "paymentId": PAYMENT_ID,
+            "amount": {"unit": "iso4217/USD", "value": "500"},
+            "reason": "a broken cup",
+        }
+    },
+}
+# operations with the bodies of another operation
+_SAME_BODIES = {"createPaymentAlias": "createPayment"}
+
+
+def get_path_example(name: str, path: str) -> str:
+    """Return a value for a variable of a path."""
+    values = {"paymentId": PAYMENT_ID, "merchantId": MERCHANT_ID}
+    own_ids = {"webhook-endpoints": _ENDPOINT_ID, "notes": _NOTE_ID}
+    own_id = next((own_ids[part] for part in path.split("/") if part in own_ids), None)
+    return values.get(name, own_id or f"{_PREFIX['settlement']}01")
+
+
 class RecordedExchange(NamedTuple):
     """One request and its response; `request` is None if the request had no body."""
 
@@ -129,6 +179,11 @@ def collect_examples(
         if exchange.status < 300:
             _add_example(own.setdefault("request", {}), exchange.name, exchange.request)
         _add_example(own.setdefault(str(exchange.status), {}), exchange.name, exchange.body)
+    for operation_id, bodies in _REQUESTS.items():
+        own = examples_by_operation.setdefault(operation_id, {})
+        own["request"] = bodies | own.get("request", {})
+    for operation_id, other_id in _SAME_BODIES.items():
+        examples_by_operation[operation_id] = examples_by_operation[other_id]
     return examples_by_operation
 
 

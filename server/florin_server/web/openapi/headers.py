@@ -12,7 +12,15 @@ from florin_server.domain.versions import PUBLISHED_VERSIONS
 
 JsonObject = dict[str, Any]
 
-_VERSION = {"type": "string", "enum": list(PUBLISHED_VERSIONS)}
+# with a name of its own: one type in a generated client, not one for each operation
+SCHEMAS: JsonObject = {
+    "ApiVersion": {
+        "description": "A published version of the API.",
+        "type": "string",
+        "enum": list(PUBLISHED_VERSIONS),
+    }
+}
+VERSION_REF = {"$ref": "#/components/schemas/ApiVersion"}
 _SDK = {"type": "string", "pattern": "^[ -~]*$"}
 _KEY = {"type": "string", "maxLength": 255, "pattern": "^[ -~]*$"}
 PARAMETERS: JsonObject = {
@@ -20,14 +28,14 @@ PARAMETERS: JsonObject = {
         "name": "Pay-Version",
         "in": "header",
         "description": "Version of the API; unset means the version that the account is pinned to.",
-        "schema": _VERSION,
+        "schema": VERSION_REF,
     },
     "WcpVersion": {
         "name": "WCP-Version",
         "in": "header",
         "description": "Older name of `Pay-Version`, read only without it. A call with "
         "only this header uses the deployed profile.",
-        "schema": _VERSION,
+        "schema": VERSION_REF,
     },
     "SdkName": {
         "name": "Sdk-Name",
@@ -129,8 +137,8 @@ HEADERS: JsonObject = {
         **_describe_header("Id of the request in logs.", "^[A-Za-z0-9._-]{1,64}$"),
         "required": True,
     },
-    "Pay-Version": {"description": "Version of the response.", "schema": _VERSION},
-    "WCP-Version": {"description": "Older name of `Pay-Version`.", "schema": _VERSION},
+    "Pay-Version": {"description": "Version of the response.", "schema": VERSION_REF},
+    "WCP-Version": {"description": "Older name of `Pay-Version`.", "schema": VERSION_REF},
     "RateLimit-Policy": _describe_header('Requests allowed per window, e.g. `"key";q=12000;w=60`.'),
     "RateLimit": _describe_header('Requests left, e.g. `"key";r=11999;t=1`.'),
     "Retry-After": {
@@ -208,8 +216,9 @@ def describe_response_headers(operation: OpenApiOperation, status: int) -> JsonO
     rest = get_rest_rule(operation)
     # refusals are described together, for operations with and without a body
     names += ["Florin-Ignored"] if operation.binding.has_body or not succeeded else []
-    names += ["Deprecation"] if rest.deprecated_since else []
-    names += ["Link"] if rest.successor else []
+    # left out of refusals, which deprecated operations share with others
+    names += ["Deprecation"] if rest.deprecated_since and succeeded else []
+    names += ["Link"] if rest.successor and succeeded else []
     report: JsonObject = {name: {"$ref": _REF + name} for name in names}
     must = (
         {*_VERSION_HEADERS, "Deprecation", "Link"}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from grpc_rest_gateway.openapi import build_stream_responses
 
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.payments.payment import PaymentStatus
-from florin_server.domain.versions import PREVIEW_VERSIONS, PUBLISHED_VERSIONS, STABLE_VERSIONS
+from florin_server.domain.versions import PREVIEW_VERSIONS, STABLE_VERSIONS
 from florin_server.web.headers import GATEWAY_SETTINGS
-from florin_server.web.openapi.headers import describe_plain_headers
+from florin_server.web.openapi.error_responses import SharedResponses
+from florin_server.web.openapi.examples import PAYMENT_ID
+from florin_server.web.openapi.headers import VERSION_REF, describe_plain_headers
+from florin_server.web.openapi.refusals import TRANSPORT
 
 JsonObject = dict[str, Any]
 
@@ -26,34 +30,20 @@ def _describe_response(description: str, schema: JsonObject, example: Any = None
     }
 
 
-def _describe_refusals(*codes: ErrorCode) -> JsonObject:
-    code_names = [str(code) for code in codes]
-    return _describe_response(
-        "Errors:\n" + "\n".join(f"- `{code}`" for code in code_names),
-        {
-            "allOf": [
-                {"$ref": "#/components/schemas/Error"},
-                {"properties": {"code": {"enum": code_names}}},
-            ]
-        },
-    )
-
-
 def _make_object_schema(**properties: JsonObject) -> JsonObject:
     return {"type": "object", "required": list(properties), "properties": properties}
 
 
-def _describe_operation(name: str, summary: str, responses: JsonObject, **more: Any) -> JsonObject:
-    transport = {
-        str(s): _describe_refusals(ErrorCode.INVALID_PARAMS) for s in (400, 408, 413, 415, 431)
-    }
+def _describe_operation(
+    operation_id: str, summary: str, responses: Mapping[str, JsonObject], **more: Any
+) -> JsonObject:
     return {
-        "operationId": f"Service_{name}",
+        "operationId": operation_id,
         "summary": summary,
         "tags": ["Service"],
         "security": [],
         **more,
-        "responses": transport | responses,
+        "responses": dict(responses),
     }
 
 
@@ -64,7 +54,8 @@ _VERSION_IN_PATH = {
     "in": "path",
     "required": True,
     "description": "A published version.",
-    "schema": {"type": "string", "enum": list(PUBLISHED_VERSIONS)},
+    "schema": VERSION_REF,
+    "example": STABLE_VERSIONS[-1],
 }
 _PAYMENT_IN_PATH = {
     "name": "paymentId",
@@ -72,6 +63,7 @@ _PAYMENT_IN_PATH = {
     "required": True,
     "description": "Payment id, or a link that contains one.",
     "schema": {"type": "string"},
+    "example": PAYMENT_ID,
 }
 _STATE: JsonObject = {
     "type": "object",
@@ -100,13 +92,26 @@ _STREAM_RESPONSES = build_stream_responses(
     },
     GATEWAY_SETTINGS.stream_event,
 )
-_LINK_RESPONSES = {
-    "404": _describe_refusals(ErrorCode.INVALID_PARAMS, ErrorCode.PAYMENT_NOT_FOUND),
-    "429": _describe_refusals(ErrorCode.RATE_LIMITED),
+# error codes by status; the status of every operation's refusals, and those of some
+_REFUSALS = dict.fromkeys((400, *TRANSPORT), (ErrorCode.INVALID_PARAMS,))
+_LINK_REFUSALS = {
+    404: (ErrorCode.INVALID_PARAMS, ErrorCode.PAYMENT_NOT_FOUND),
+    429: (ErrorCode.RATE_LIMITED,),
 }
-PATHS: JsonObject = {
+_OWN_REFUSALS: Mapping[str, Mapping[int, tuple[ErrorCode, ...]]] = {
+    "/{paymentId}/state": _LINK_REFUSALS,
+    "/{paymentId}/events": _LINK_REFUSALS,
+    "/spec/{version}/openapi.json": {
+        400: (
+            ErrorCode.INVALID_PARAMS,
+            ErrorCode.INVALID_API_VERSION,
+            ErrorCode.UNKNOWN_API_VERSION,
+        )
+    },
+}
+_PATHS: JsonObject = {
     "/{paymentId}/state": _describe_operation(
-        "GetState",
+        "getPaymentState",
         "Returns the status of a payment to the buyer's page",
         {
             "200": _describe_response(
@@ -119,24 +124,20 @@ PATHS: JsonObject = {
                     "expiresAt": 1800000900,
                 },
             ),
-            **_LINK_RESPONSES,
         },
         parameters=[_PAYMENT_IN_PATH],
     ),
     "/{paymentId}/events": _describe_operation(
-        "WatchState",
+        "watchPaymentState",
         "Streams the status of a payment to the buyer's page, now and after each change",
         {
-            **{
-                status: {**response, "headers": describe_plain_headers(stream=status == "200")}
-                for status, response in _STREAM_RESPONSES.items()
-            },
-            **_LINK_RESPONSES,
+            status: {**response, "headers": describe_plain_headers(stream=status == "200")}
+            for status, response in _STREAM_RESPONSES.items()
         },
         parameters=[_PAYMENT_IN_PATH, {"$ref": "#/components/parameters/LastEventId"}],
     ),
     "/versions": _describe_operation(
-        "ListVersions",
+        "listVersions",
         "Lists the published versions",
         {
             "200": _describe_response(
@@ -147,25 +148,20 @@ PATHS: JsonObject = {
         },
     ),
     "/spec/{version}/openapi.json": _describe_operation(
-        "GetDocument",
+        "getOpenApiDocument",
         "Returns this document for a version",
         {
             "200": _describe_response("An OpenAPI 3.1 document.", {"type": "object"}),
-            "400": _describe_refusals(
-                ErrorCode.INVALID_PARAMS,
-                ErrorCode.INVALID_API_VERSION,
-                ErrorCode.UNKNOWN_API_VERSION,
-            ),
         },
         parameters=[_VERSION_IN_PATH],
     ),
     "/healthz": _describe_operation(
-        "GetHealth",
+        "getHealth",
         "Answers while the process runs",
         {"200": _describe_response("It runs.", _make_object_schema(status={"const": "ok"}))},
     ),
     "/readyz": _describe_operation(
-        "GetReadiness",
+        "getReadiness",
         "Returns whether all dependencies are up",
         {
             "200": _describe_response(
@@ -177,3 +173,18 @@ PATHS: JsonObject = {
         },
     ),
 }
+
+
+def describe_paths(shared_responses: SharedResponses) -> JsonObject:
+    """Return the operation of each path; all of them are GET."""
+    described: JsonObject = {}
+    for path, operation in _PATHS.items():
+        refusals = {**_REFUSALS, **_OWN_REFUSALS.get(path, {})}
+        answers = {
+            str(status): shared_responses.add(
+                status, codes, describe_plain_headers(), prefix="Service"
+            )
+            for status, codes in refusals.items()
+        }
+        described[path] = {**operation, "responses": {**answers, **operation["responses"]}}
+    return described

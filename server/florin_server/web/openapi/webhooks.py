@@ -9,6 +9,7 @@ from grpc_rest_gateway.openapi import SchemaRegistry
 
 from florin_server.domain.webhooks.endpoint import EVENT_TYPES
 from florin_server.domain.webhooks.signing import HEADER_FAMILIES
+from florin_server.web.openapi.webhook_examples import make_webhook_example
 
 JsonObject = dict[str, Any]
 
@@ -60,7 +61,8 @@ def _describe_webhook(event_type: str, body: JsonObject) -> JsonObject:
                 "application/json": {
                     "schema": {
                         "allOf": [body, {"properties": {"type": {"const": event_type}}}],
-                    }
+                    },
+                    "examples": {event_type: {"value": make_webhook_example(event_type)}},
                 }
             },
         },
