@@ -56,12 +56,12 @@ def read_export(folder: Path, engine: str) -> dict[str, dict[str, list[str]]]:
     """Return columns, key and files of each table; raise UnusableExportError if they do not fit."""
     try:
         manifest = json.loads((folder / "export.json").read_text())
-        found, tables = manifest["format"], manifest["tables"]
+        format_, tables = manifest["format"], manifest["tables"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UnusableExportError(f"{folder} has no export: run florin export first") from error
-    if found != FORMATS[engine]:
+    if format_ != FORMATS[engine]:
         raise UnusableExportError(
-            f"{engine} loads {FORMATS[engine]}, and {folder} has {found}: "
+            f"{engine} loads {FORMATS[engine]}, and {folder} has {format_}: "
             f"run florin export --format {FORMATS[engine]} into a new folder"
         )
     if missing := [name for name in NEEDED if name not in tables]:
@@ -89,18 +89,13 @@ def list_statements(folder: Path, engine: str) -> list[str]:
         typed = ", ".join(f'"{column}" {get_type(column, columns, engine)}' for column in columns)
         statements.append(f"CREATE TABLE florin_raw.{name} ({typed});")
         listed = ", ".join(f'"{column}"' for column in columns)
-        for file in table["files"]:
+        into = f"florin_raw.{name} ({listed})"
+        for file in map(quote, table["files"]):
             if engine == "duckdb":
-                source = f"read_parquet({quote(file)})"
-                # names are checked identifiers, and paths are quoted
-                statements.append(
-                    f"INSERT INTO florin_raw.{name} ({listed}) SELECT {listed} FROM {source};"  # noqa: S608
-                )
+                load = f"INSERT INTO {into} SELECT {listed} FROM read_parquet({file});"  # noqa: S608
             else:
-                options = "WITH (FORMAT csv, HEADER true, ENCODING 'UTF8')"
-                statements.append(
-                    f"\\copy florin_raw.{name} ({listed}) FROM {quote(file)} {options}"
-                )
+                load = f"\\copy {into} FROM {file} WITH (FORMAT csv, HEADER true, ENCODING 'UTF8')"
+            statements.append(load)
         key = ", ".join(f'"{column}"' for column in table["key"])
         statements.append(
             f"CREATE VIEW florin.{name} AS SELECT {listed} FROM (SELECT *, row_number() OVER "  # noqa: S608

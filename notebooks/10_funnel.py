@@ -239,12 +239,12 @@ print(
 )
 left = payments[payments.left]
 unseen = seen_at.reindex(left.index).isna().to_numpy()
-asked, ready = fetched[payments.left], inline[payments.left]
+signing, ready = fetched[payments.left], inline[payments.left]
 SEEN = {
     "never saw options": unseen,
-    "fetched the actions of an option": asked,
-    "saw options with actions, and may have begun to sign": ~asked & ready,
-    "saw options without actions, and fetched none": ~asked & ~ready & ~unseen,
+    "fetched the actions of an option": signing,
+    "saw options with actions, and may have started to sign": ~signing & ready,
+    "saw options without actions, and fetched none": ~signing & ~ready & ~unseen,
 }
 print(f"Of {len(left):,} who left:")
 for words, which in SEEN.items():

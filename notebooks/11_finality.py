@@ -134,12 +134,12 @@ def format_quantiles(seconds, batches) -> str:
 
 
 for chain, some in by_chain.items():
-    kept = estimate_share(some.total <= some.eta, list(some.batch))
-    low, high = kept.get_bounds()
+    in_time = estimate_share(some.total <= some.eta, list(some.batch))
+    low, high = in_time.get_bounds()
     print(
         f"{chain}: {(some.total <= some.eta).sum():,} of {len(some):,} kept their estimate",
-        f"({kept.share:.0%}, 95 %: {low:.0%} to {high:.0%}; {some.batch.nunique():,} batches,",
-        f"worth {kept.effective:,.0f} payments);\n  {format_quantiles(some.total, some.batch)}",
+        f"({in_time.share:.0%}, 95 %: {low:.0%} to {high:.0%}; {some.batch.nunique():,} batches,",
+        f"worth {in_time.effective:,.0f} payments);\n  {format_quantiles(some.total, some.batch)}",
     )
 
 # %% [markdown]

@@ -83,7 +83,7 @@ length = ends_at - last.start_time.tz_localize("UTC")
 # the last hour of 24 is a small part of a period
 whole = last if ends_at - until <= length / 24 else last - 1
 for cohort in cohorts.index:
-    # a future period is unknown, not zero, and a begun one is too low
+    # a future period is unknown, not zero, and a started one is too low
     cohorts.loc[cohort, cohorts.columns > max(0, (whole - cohort).n)] = float("nan")
 sizes = cohorts[0].astype(int)
 shares = cohorts.div(sizes, axis=0)

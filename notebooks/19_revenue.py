@@ -91,9 +91,9 @@ final_at = events[events.status == "succeeded"].groupby("payment_id")["at"].max(
 moved = ~payments.tx_hash.str.startswith("test:", na=False)
 done = payments[(payments.status == "succeeded") & moved].copy()
 done["day"] = final_at.reindex(done.index).dt.floor("D")
-known = cross.stack().rename("value")
+values = cross.stack().rename("value")
 keys = pd.MultiIndex.from_arrays([done.day, done.unit])
-done["value"] = known.reindex(keys).to_numpy()
+done["value"] = values.reindex(keys).to_numpy()
 unpriced = done[done.value.isna()]
 print(f"{len(done):,} payments succeeded; {len(unpriced):,} have no rate and are listed here:")
 print(unpriced.groupby("unit").requested.agg(["size", "sum"]).to_string() if len(unpriced) else "-")

@@ -346,7 +346,7 @@ def incidence(durations: ArrayLike, happened: ArrayLike) -> Incidence:
     shares = 1 - remaining
     left = at_risk - events
     with np.errstate(divide="ignore", invalid="ignore"):
-        # of Greenwood; the last term has no variance if nobody remains
+        # of Greenwood; the last term has no variance if no subject remains
         terms = np.where(left > 0, events / (at_risk * np.maximum(left, 1)), np.inf)
         spread = remaining**2 * np.cumsum(terms)
         effective = np.where(remaining > 0, shares * remaining / spread, at_risk)

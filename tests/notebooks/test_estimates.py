@@ -221,7 +221,7 @@ def test_interval_of_a_difference_covers_the_truth():
 def test_equal_groups_are_rarely_called_different_and_different_ones_often():
     """Six groups of clusters: the largest difference of a pair would often look significant."""
     rng = np.random.default_rng(9)
-    rejected = excluded = found = 0
+    rejected = excluded = detected = 0
     for _ in range(ROUNDS):
         shares = [0.3] * 6
         result = estimates.compare(draw_groups(rng, shares))
@@ -229,10 +229,10 @@ def test_equal_groups_are_rarely_called_different_and_different_ones_often():
         excluded += result.low > 0
         shares[2] = 0.6
         different = estimates.compare(draw_groups(rng, shares))
-        found += different.p < 0.05 and different.highest == "2"
+        detected += different.p < 0.05 and different.highest == "2"
     assert rejected / ROUNDS <= 0.05 + SLACK
     assert excluded / ROUNDS <= 0.05 + SLACK
-    assert found / ROUNDS > 0.9
+    assert detected / ROUNDS > 0.9
 
 
 def draw_groups(rng: np.random.Generator, shares: list[float]) -> dict[str, estimates.Share]:
@@ -252,9 +252,9 @@ def test_small_groups_are_left_out_of_a_comparison():
 
 def test_chi_square_tails_equal_tables():
     # critical values at 5 % and 1 %
-    for freedom, five, one in ((1, 3.841, 6.635), (2, 5.991, 9.210), (5, 11.070, 15.086)):
+    for freedom, five, percent in ((1, 3.841, 6.635), (2, 5.991, 9.210), (5, 11.070, 15.086)):
         assert estimates.chi_square_tail(five, freedom) == pytest.approx(0.05, abs=1e-4)
-        assert estimates.chi_square_tail(one, freedom) == pytest.approx(0.01, abs=1e-4)
+        assert estimates.chi_square_tail(percent, freedom) == pytest.approx(0.01, abs=1e-4)
     assert estimates.chi_square_tail(0, 3) == 1
 
 
