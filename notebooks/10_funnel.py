@@ -30,8 +30,9 @@ from itertools import pairwise
 
 import numpy as np
 import pandas as pd
-from charts import axes, draw_ecdf, draw_funnel, draw_grid, draw_shares, mark, quantile, use_style
+from charts import axes, draw_ecdf, draw_funnel, draw_grid, draw_shares, mark, use_style
 from data import load
+from estimates import Share, compare, estimate_share, holm, quantile
 
 use_style()
 data = load("payments", "events", "options", seed=SEED, payments=PAYMENTS, days=DAYS)
@@ -44,14 +45,19 @@ print(data.source)
 # | - | - | - | - |
 # | created | payments | – | payments that are still open, or have a simulated outcome |
 # | options seen | payments with options for an account | created | as above |
-# | fetched | payments whose actions to sign a wallet received | created | as above |
 # | confirmed | payments that were `processing` | created | as above |
 # | succeeded | payments that are `succeeded` | created | as above |
 # | left | payments that were never `processing` | created; by chain: options seen | as above |
 #
 # A payment that reached a step has reached all steps before it. Some options include the actions to
-# sign; for others, a wallet fetches them. A method is of the first kind if a payment was confirmed
-# with it and never fetched. A buyer who saw such an option counts as having fetched.
+# sign; for others, a wallet fetches them. A fetch shows that a buyer went on to sign. For options
+# with actions, Florin cannot see that, so fetches are no step of the funnel. A method has actions
+# in its options if a payment was confirmed with it and never fetched.
+#
+# Payments of one buyer are not independent: a buyer who gives up often tries again. So intervals
+# and tests count buyers as clusters; a buyer is the account that paid, or else the first account
+# with options. A payment without options is its own cluster. "Worth n" at a bar is the effective
+# sample size, the number of independent payments with the same information.
 
 # %%
 events, options = data["events"], data["options"]
@@ -65,15 +71,15 @@ print(f"{len(payments):,} payments; {still_open.sum():,} open and {len(simulated
 
 # %%
 at_once = set(options.method[options.chosen & (options.fetches == 0)])
-ready = options[(options.fetches > 0) | options.method.isin(at_once)]
+fetched = payments.index.isin(options.payment_id[options.fetches > 0])
+inline = payments.index.isin(options.payment_id[options.method.isin(at_once)])
 accepted = events[(events.status == "processing") & events.payment_id.isin(payments.index)]
 reached = pd.DataFrame(index=payments.index)
 reached["succeeded"] = payments.status == "succeeded"
 reached["confirmed"] = reached.succeeded | reached.index.isin(accepted.payment_id)
-reached["fetched"] = reached.confirmed | reached.index.isin(ready.payment_id)
-reached["options seen"] = reached.fetched | reached.index.isin(options.payment_id)
+reached["options seen"] = reached.confirmed | reached.index.isin(options.payment_id)
 reached["created"] = True
-STEPS = ["created", "options seen", "fetched", "confirmed", "succeeded"]
+STEPS = ["created", "options seen", "confirmed", "succeeded"]
 steps = {step: int(reached[step].sum()) for step in STEPS}
 print("options with actions to sign:", ", ".join(sorted(at_once)))
 
@@ -98,16 +104,19 @@ print(
 # %% [markdown]
 # ## Leaving by merchant
 #
-# Look for bars whose bounds do not overlap: only these merchants differ.
+# Bounds of two merchants that overlap do not show that they are equal. The sentence below the chart
+# has a test that all shares are equal, and the largest difference with its bounds.
 
 # %%
 payments["left"] = ~reached.confirmed
+accounts = options.sort_values("offered_at").groupby("payment_id").account.first()
+payments["buyer"] = payments.payer.fillna(accounts).fillna(payments.index.to_series())
 
 
-def by(keys: pd.Series) -> dict[str, tuple[int, int]]:
-    """Return how many left, of how many, for each key, in the order of the keys."""
-    grouped = payments.left.groupby(keys.reindex(payments.index), sort=True, observed=True)
-    return {str(key): (int(some.sum()), len(some)) for key, some in grouped}
+def by(keys: pd.Series) -> dict[str, Share]:
+    """Return the share that left for each key, in the order of the keys."""
+    grouped = payments.groupby(keys.reindex(payments.index), sort=True, observed=True)
+    return {str(key): estimate_share(some.left, list(some.buyer)) for key, some in grouped}
 
 
 largest = payments.merchant_id.value_counts().index[:MERCHANTS]
@@ -118,25 +127,29 @@ draw_shares(on, by(merchants))
 
 
 # %%
-def print_comparison(name: str, counts: dict[str, tuple[int, int]]) -> None:
-    """Print whether the highest and the lowest share differ by more than chance."""
-    shares = sorted((a / n, n, key) for key, (a, n) in counts.items() if n >= ENOUGH)
-    if len(shares) < 2:
-        print(f"By {name}: nothing to compare.")
+tests = {}
+
+
+def print_comparison(name: str, shares: dict[str, Share]) -> None:
+    """Print the largest difference of two groups, and keep the test for the correction below."""
+    result = compare(shares, ENOUGH)
+    if result is None:
+        print(f"By {name}: the groups are too small to compare.")
         return
-    (low, n, lowest), *_, (high, m, highest) = shares
-    pooled = (low * n + high * m) / (n + m)
-    sigmas = (high - low) / max(1e-9, np.sqrt(pooled * (1 - pooled) * (1 / n + 1 / m)))
-    verdict = "more than chance explains" if sigmas > 3 else "which may be chance"
-    print(f"By {name}: {low:.0%} leave at {lowest} (n = {n:,}), {high:.0%} at {highest}")
-    print(f"(n = {m:,}), {sigmas:.1f} standard errors apart: {verdict}.")
+    tests[name] = result.p
+    high, low = shares[result.highest], shares[result.lowest]
+    print(f"By {name}: {low.share:.0%} leave at {result.lowest} (n = {low.total:,}),")
+    print(f"  {high.share:.0%} at {result.highest} (n = {high.total:,});")
+    print(f"  {result.describe()}.")
+    if result.left_out:
+        print(f"  Too few payments: {', '.join(result.left_out)}.")
 
 
 print_comparison("merchant", by(merchants))
 
 # %% [markdown]
 # The highest and the lowest of several shares are far apart even if all true shares are equal. So
-# the sentence requires three standard errors.
+# the bounds of the difference are those of all pairs together, and they are wide.
 #
 # ## Leaving by chain
 #
@@ -151,8 +164,6 @@ draw_shares(on, chains)
 print_comparison("chain", chains)
 
 # %% [markdown]
-# The sentence below the chart states whether the chains differ.
-#
 # ## Leaving by amount
 #
 # Amounts are in whole units of the requested currency, all currencies together. Look for a share
@@ -168,11 +179,9 @@ draw_shares(on, amounts)
 print_comparison("amount", amounts)
 
 # %% [markdown]
-# The sentence states how far the extremes are apart; shares of few payments have wide bounds.
-#
 # ## Leaving by hour
 #
-# First, when payments are created at all. Look for dark fields: busy hours.
+# First, when payments are created at all. White fields have none; look for dark fields.
 
 # %%
 DAY_NAMES = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]
@@ -180,18 +189,28 @@ hours, weekdays = payments.created_at.dt.hour, payments.created_at.dt.day_of_wee
 busy = pd.crosstab(weekdays, hours).reindex(index=range(7), columns=range(24), fill_value=0)
 on = axes("When payments are created", "hour (UTC)", "")
 draw_grid(on, busy, DAY_NAMES, [str(hour) for hour in range(24)], "payments")
-on.tick_params(axis="x", labelsize=8)
 print(f"The busiest hour of the week has {busy.to_numpy().max():,} payments.")
 
 # %% [markdown]
-# Then the share that leaves, by six parts of the day. Look for a part whose bounds do not overlap
-# those of the others.
+# Then the share that leaves, by six parts of the day.
 
 # %%
 parts = by((hours // 4 * 4).map(lambda hour: f"{hour:02} to {hour + 4:02}"))
 on = axes("Buyers who leave, by time of day", "share of payments that left", "hours (UTC)")
 draw_shares(on, parts)
 print_comparison("time of day", parts)
+
+# %% [markdown]
+# ## Which groups differ?
+#
+# Of several tests, one looks significant more often than one in twenty times. The p values below
+# are corrected for the number of tests, by Holm's method. Groups differ if the value is below 5 %.
+
+# %%
+corrected = holm(tests)
+for name, p in corrected.items():
+    verdict = "the groups differ" if p < 0.05 else "the difference may be chance"
+    print(f"By {name}: p = {p:.3f} of {len(tests)} tests, {verdict}.")
 
 # %% [markdown]
 # ## Time to options and to the confirm
@@ -205,10 +224,12 @@ seen_s = (seen_at - payments.created_at).dt.total_seconds()[reached.confirmed].d
 confirmed_at = accepted.groupby("payment_id")["at"].min()
 confirmed_s = (confirmed_at - payments.created_at).dt.total_seconds().dropna()
 on = axes("Time that paying buyers take", "seconds from creation", "share of payments")
-draw_ecdf(on, {"until options are seen": seen_s, "until the confirm": confirmed_s})
-median, low, high = quantile(confirmed_s, 0.5)
+samples = {"until options are seen": seen_s, "until the confirm": confirmed_s}
+draw_ecdf(on, samples, {name: list(payments.buyer[times.index]) for name, times in samples.items()})
+buyers = list(payments.buyer[confirmed_s.index])
+median, low, high = quantile(confirmed_s, 0.5, buyers)
 mark(on, median, f"half confirm by {median:.0f} s")
-late, late_low, late_high = quantile(confirmed_s, 0.95)
+late, late_low, late_high = quantile(confirmed_s, 0.95, buyers)
 
 # %%
 lasts_s = (payments.expires_at - payments.created_at).dt.total_seconds().median()
@@ -217,17 +238,22 @@ print(
     f"({late_low:.0f} to {late_high:.0f}); a payment lasts {lasts_s:.0f} s.",
 )
 left = payments[payments.left]
-after = seen_at.reindex(left.index)
-print(
-    f"Of {len(left):,} who left, {after.isna().sum():,} never saw options,",
-    f"{(after.notna() & ~reached.fetched[left.index]).sum():,} saw them and fetched nothing,",
-    f"{reached.fetched[left.index].sum():,} had actions to sign.",
-)
+unseen = seen_at.reindex(left.index).isna().to_numpy()
+signing, ready = fetched[payments.left], inline[payments.left]
+SEEN = {
+    "never saw options": unseen,
+    "fetched the actions of an option": signing,
+    "saw options with actions, and may have started to sign": ~signing & ready,
+    "saw options without actions, and fetched none": ~signing & ~ready & ~unseen,
+}
+print(f"Of {len(left):,} who left:")
+for words, which in SEEN.items():
+    print(f"  {which.sum():>3} {words}")
 
 # %% [markdown]
 # ## The end of abandoned payments
 #
-# Look for `cancelled`: these buyers cancelled, all others just left.
+# Buyers cancelled the payments that are `cancelled`. They let the others expire.
 
 # %%
 ends = {str(k): (int(n), len(left)) for k, n in left.status.value_counts().items()}
@@ -243,8 +269,11 @@ counts = list(steps.values())
 assert counts == sorted(counts, reverse=True)
 assert steps["created"] + len(left_out) == len(data["payments"])
 assert sum(n for n, _ in ends.values()) == len(left) == steps["created"] - steps["confirmed"]
-for counted in (by(merchants), parts, amounts):
-    assert sum(total for _, total in counted.values()) == steps["created"]
-assert sum(total for _, total in chains.values()) == steps["options seen"]
+assert sum(which.sum() for which in SEEN.values()) == len(left)
+for shares in (by(merchants), parts, amounts):
+    assert sum(share.total for share in shares.values()) == steps["created"]
+    assert all(share.effective <= share.total for share in shares.values())
+assert sum(share.total for share in chains.values()) == steps["options seen"]
+assert all(corrected[name] >= p for name, p in tests.items())
 final = events.sort_values("version").groupby("payment_id").status.last()
 assert (final[payments.index] == payments.status).all()

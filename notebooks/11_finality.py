@@ -31,8 +31,9 @@ import os
 
 import pandas as pd
 from chains import resting
-from charts import COLOURS, axes, band_quantile, draw_ecdf, ecdf, mark, stacked, use_style
+from charts import COLOURS, axes, draw_ecdf, mark, stacked, use_style
 from data import load
+from estimates import band_quantile, ecdf, estimate_share
 
 use_style()
 TABLES = ("payments", "events", "options", "confirmations", "transactions", "transaction_items")
@@ -62,6 +63,10 @@ print(data.source)
 # Chains report the time of a block in truncated seconds: the phases before and after it are off by
 # up to a second, their sum is not. Bounds are those of the band by Dvoretzky, Kiefer and Wolfowitz
 # (DKW), which is valid for all quantiles at once, at 95 %. ∞ means that there are too few payments.
+#
+# Payments that share a transaction are final together. So a batch is a cluster, and the bounds are
+# those of the effective sample size: "200 payments, worth 40" is as certain as 40 payments that
+# were sent alone. Payments that buyers send themselves are batches of one.
 
 
 # %%
@@ -69,11 +74,15 @@ def times(data) -> pd.DataFrame:
     """Return one row for each payment that ended on a chain, with seconds."""
     events, options, sent = data["events"], data["options"], data["transaction_items"]
     final = events[events.cause == "effect_final"].set_index("payment_id")["at"].rename("final")
+    batch = sent.dropna(subset=["payment_id"]).groupby("payment_id").tx_id.last().rename("batch")
     sent = sent.merge(data["transactions"], on="tx_id").groupby("payment_id").signed_at.min()
     chosen = options[options.chosen].set_index("payment_id")[["chain_id", "method", "eta"]]
     payments = data["payments"].set_index("payment_id")[["status", "tx_hash"]].join([chosen, final])
-    payments = payments.join(data["confirmations"].set_index("payment_id").confirmed_at).join(sent)
+    payments = payments.join(data["confirmations"].set_index("payment_id").confirmed_at).join(
+        [sent, batch]
+    )
     payments = payments[(payments.status == "succeeded") & payments.final.notna()]
+    payments["batch"] = payments.batch.fillna(payments.index.to_series())
     payments["sent"] = payments.signed_at.fillna(payments.confirmed_at)
     payments["total"] = (payments.final - payments.confirmed_at).dt.total_seconds().round(3)
     payments["own"] = (payments.final - payments.sent).dt.total_seconds().round(3)
@@ -89,33 +98,48 @@ print(f"{len(paid):,} payments that succeeded on {paid.chain_id.nunique()} chain
 # %% [markdown]
 # ## By chain
 #
-# Look at where each curve crosses the estimate of its chain: that share was final in time. A curve
-# that is completely to the left of its line keeps its estimate; the band shows the uncertainty.
+# A chain can have several estimates: a method that needs the buyer's own transaction takes a block
+# more. So each curve is one chain and one estimate, with the methods that share it. Look at where a
+# curve crosses its own line: that share was final in time. The band shows the uncertainty.
 
 # %%
 by_chain = dict(iter(paid.groupby("chain_id")))
+curves = {
+    f"{chain.partition(':')[0]}, {', '.join(sorted(some.method.unique()))}": some
+    for (chain, _), some in paid.groupby(["chain_id", "eta"])
+}
 chart = axes("Confirm to final", "Time to final, s", "Share of payments", data.source)
-draw_ecdf(chart, {f"{chain[:24]}": some.total for chain, some in by_chain.items()})
+draw_ecdf(
+    chart,
+    {name: some.total for name, some in curves.items()},
+    {name: list(some.batch) for name, some in curves.items()},
+)
 chart.set_xlim(0, 1.05 * max(paid.total.max(), paid.eta.max()))
-chart.legend(loc="best")
-for promise in sorted(paid.eta.unique()):
-    mark(chart, promise, f"estimate: {promise} s")
+chart.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+promises = {eta: [] for eta in sorted(paid.eta.unique())}
+for name, some in curves.items():
+    promises[some.eta.iloc[0]].append(name)
+for promise, names in promises.items():
+    mark(chart, promise, f"estimate {promise} s: {'; '.join(names)}")
 
 
 # %%
-def format_quantiles(seconds) -> str:
+def format_quantiles(seconds, batches) -> str:
     """Format quantiles with their bounds."""
     quantiles = []
     for share in SHARES:
-        at, low, high = band_quantile(seconds, share)
+        at, low, high = band_quantile(seconds, share, list(batches))
         quantiles.append(f"p{100 * share:.0f} {at:.1f} ({max(0, low):.1f} to {high:.1f}) s")
     return ", ".join(quantiles).replace("inf", "∞")
 
 
 for chain, some in by_chain.items():
-    in_time = (some.total <= some.eta).sum()
+    in_time = estimate_share(some.total <= some.eta, list(some.batch))
+    low, high = in_time.get_bounds()
     print(
-        f"{chain}: {in_time:,} of {len(some):,} kept their estimate; {format_quantiles(some.total)}"
+        f"{chain}: {(some.total <= some.eta).sum():,} of {len(some):,} kept their estimate",
+        f"({in_time.share:.0%}, 95 %: {low:.0%} to {high:.0%}; {some.batch.nunique():,} batches,",
+        f"worth {in_time.effective:,.0f} payments);\n  {format_quantiles(some.total, some.batch)}",
     )
 
 # %% [markdown]
@@ -128,7 +152,7 @@ for chain, some in by_chain.items():
 # %%
 slow = []
 for chain, some in by_chain.items():
-    *_, half = ecdf(some.own)
+    *_, half = ecdf(some.own, list(some.batch))
     within = (some.own <= some.eta).mean()
     if within + half < 0.5:
         slow.append(chain)
@@ -173,7 +197,7 @@ stacked(chart, phases.index, {phase: phases[phase] for phase in PHASES})
 for method, some in paid.groupby("method"):
     longest = phases.loc[method].idxmax() if method in phases.index else "unknown"
     promises = ", ".join(f"{eta} s" for eta in sorted(some.eta.unique()))
-    print(f"{method} (n = {len(some):,}): {format_quantiles(some.total)}")
+    print(f"{method} (n = {len(some):,}): {format_quantiles(some.total, some.batch)}")
     print(f"  longest phase: {longest}; estimate: {promises}")
 
 # %% [markdown]
@@ -206,7 +230,10 @@ deep = deep[deep.chain_id.str.startswith("eip155:")]
 
 # %%
 if HERE:
-    medians = {depth: band_quantile(some.own, 0.5) for depth, some in deep.groupby("depth")}
+    medians = {
+        depth: band_quantile(some.own, 0.5, list(some.batch))
+        for depth, some in deep.groupby("depth")
+    }
     chart = axes("The price of depth", "Depth, blocks", "Sent to final, s", f"{len(deep)} payments")
     low, high = ([abs(at - bounds[n]) for at, *bounds in medians.values()] for n in (0, 1))
     middle = [at for at, *_ in medians.values()]
@@ -220,7 +247,7 @@ if HERE:
 # %%
 for depth, some in deep.groupby("depth"):
     in_time = (some.own <= some.eta.min()).sum()
-    print(f"{depth} blocks, estimate {some.eta.min()} s: {format_quantiles(some.own)}")
+    print(f"{depth} blocks, estimate {some.eta.min()} s: {format_quantiles(some.own, some.batch)}")
     print(f"  {in_time} of {len(some)} within the estimate once sent")
 
 # %% [markdown]
@@ -232,6 +259,8 @@ simulated = done.tx_hash.str.startswith("test:", na=False)
 assert len(paid) == (~simulated).sum() > 0
 assert paid.index.is_unique
 assert sum(len(some) for some in by_chain.values()) == len(paid)
+assert sum(len(some) for some in curves.values()) == len(paid)
+assert all(some.eta.nunique() == 1 for some in curves.values())
 assert (paid.total >= 0).all()
 assert (paid.own >= 0).all()
 assert (read[list(PHASES)] >= 0).all(axis=None)

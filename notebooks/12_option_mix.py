@@ -63,10 +63,8 @@ print(data.source)
 
 # %%
 options = data["options"].copy()
-sold = options.asset.str.extract(r"/(\w+):(\w+)$")
-options["label"] = (
-    options.method + " " + sold[0].replace("slip44", "coin") + " …" + sold[1].str[-4:]
-)
+symbols = {asset: data.get_symbol(asset) for asset in options.asset.unique()}
+options["label"] = options.method + ", " + options.asset.map(symbols)
 seen = options.groupby("label").payment_id.nunique()
 chosen = options[options.chosen].groupby("label").payment_id.nunique()
 mix = pd.DataFrame({"offered": seen, "chosen": chosen}).fillna(0).astype(int)
@@ -134,7 +132,8 @@ for asset, some in costs.groupby("asset"):
     scale = 18 if "eip155" in asset else 9
     gas, rent = (units(some[what].sum(), scale).normalize() for what in ("gas", "rent"))
     aside = units(some.gas[some["size"] == 0].sum() + some.rent[some["size"] == 0].sum(), scale)
-    print(f"{asset}: gas {gas:f}, rent {rent:f}; of it overhead {aside.normalize():f}")
+    name = data.get_symbol(asset)
+    print(f"{name}: gas {gas:f}, rent {rent:f}; of it overhead {aside.normalize():f}")
 paid = data["payments"][data["payments"].status == "succeeded"].payment_id
 paid_options = options[options.chosen & options.payment_id.isin(paid)]
 print(

@@ -31,8 +31,10 @@ RUN = 2  # stuck payments in a row, on one chain, that count as an outage
 # %%
 import numpy as np
 import pandas as pd
-from charts import COLOURS, axes, draw_shares, quantile, stacked, use_style, wilson
+from charts import COLOURS, axes, draw_shares, stacked, use_style
 from data import load
+from estimates import compare, difference, estimate_share, holm, quantile
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
 use_style()
 tables = "payments", "events", "options", "confirmations", "transactions", "transaction_items"
@@ -55,13 +57,20 @@ print(data.source)
 # | Cause | Criterion | Responsible | Remedy |
 # | - | - | - | - |
 # | never opened | expired, no option was offered | merchant | remind the buyer |
-# | left at the options | expired, nothing was fetched | merchant | more assets, a clearer page |
+# | left at the options | expired, no actions to sign | merchant | more assets, a clearer page |
 # | left at the signature | expired, actions were fetched | buyer | sign sooner |
+# | left with actions | expired, options had actions | unknown | ask buyers; see below |
 # | cancelled | `cancelled_reason` | buyer | create a new payment |
 # | something else signed | event `confirm_mismatch` | wallet | submit the outputs of the actions |
 # | declined | `failure_code`, or event `payer_declined` | buyer | use a different account |
 # | lapsed in an outage | event `unspendable`, chain stood still | operator | use another node |
 # | lapsed | event `unspendable`, at any other time | operator | check relayers' fees and funds |
+#
+# Options of some methods include the actions to sign, and a wallet fetches nothing. If such a
+# payment expires, Florin cannot see whether the buyer looked at the options or refused to sign.
+#
+# Payments that one transaction of Florin settles succeed, wait and fail together. So intervals and
+# tests count transactions as clusters; other payments are independent.
 
 # %%
 payments, events, options = (data[name] for name in tables[:3])
@@ -142,7 +151,7 @@ print(f"{len(windows)} outages found")
 # stood still.
 
 # %%
-chart = axes("Time that the chain took", "Confirmed, hour (UTC)", "Wait, s", data.source)
+chart = axes("Time that the chain took", "Confirmed at, UTC", "Wait, s", data.source)
 for n, (name, of) in enumerate(waited.groupby("chain")):
     look = {"marker": "os^D"[n % 4], "color": COLOURS[n % 7], "alpha": 0.6, "s": 22}
     chart.scatter(of.confirmed_at, of.wait.clip(lower=0.5), label=name, **look)
@@ -153,12 +162,16 @@ for window in windows:
 chart.axhline(STUCK_S, color="#333333", linewidth=1, linestyle=(0, (4, 3)))
 chart.set_yscale("log")
 chart.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
-chart.tick_params(axis="x", rotation=30, labelsize=8)
+locator = AutoDateLocator(maxticks=9)
+chart.xaxis.set(major_locator=locator, major_formatter=ConciseDateFormatter(locator))
 
 # %%
+items = data["transaction_items"].dropna(subset=["payment_id"])
+batch = items.groupby("payment_id").tx_id.first().reindex(waited.index)
+waited["batch"] = batch.fillna(waited.index.to_series())
 for name, of in waited.groupby("chain"):
-    middle, low, high = quantile(of.wait, 0.5)
-    _, most = wilson(int(of.stuck.sum()), len(of))
+    middle, low, high = quantile(of.wait, 0.5, list(of.batch))
+    _, most = estimate_share(of.stuck, list(of.batch)).get_bounds()
     print(f"{name}: half wait {middle:.0f} s at most (95 %: {low:.0f} to {high:.0f}), the longest")
     print(
         f"  {of.wait.max():,.0f} s; {of.stuck.sum():,} of {len(of):,} stuck (at most {most:.1%})."
@@ -167,8 +180,8 @@ for name, of in waited.groupby("chain"):
 # %% [markdown]
 # ## Causes of lost payments
 #
-# Each lost payment has one cause, the first matching row of the table above. Look at the
-# responsible side: the operator can only fix its own causes.
+# Each lost payment has one cause, the first that matches in the cell below. Look at the responsible
+# side: the operator can only fix its own causes.
 
 # %%
 silent = pd.Series(False, index=ended.index)
@@ -178,8 +191,9 @@ for window in windows:
         window["stopped after"], until
     )
 at_once = set(options.method[options.chosen & (options.fetches == 0)])
-had = options[(options.fetches > 0) | options.method.isin(at_once)].payment_id
-fetched, offered = ended.index.isin(had), ended.index.isin(options.payment_id)
+fetched = ended.index.isin(options.payment_id[options.fetches > 0])
+inline = ended.index.isin(options.payment_id[options.method.isin(at_once)])
+offered = ended.index.isin(options.payment_id)
 lapsed = ended.cause == "unspendable"
 declined = (ended.cause == "payer_declined") | (ended.failure_code == "declined_user")
 
@@ -187,8 +201,9 @@ declined = (ended.cause == "payer_declined") | (ended.failure_code == "declined_
 expired = ended.status == "expired"
 CAUSES = {
     "never opened": ("merchant", expired & ~offered),
-    "left at the options": ("merchant", expired & offered & ~fetched),
     "left at the signature": ("buyer", expired & fetched),
+    "left with actions": ("unknown", expired & inline),
+    "left at the options": ("merchant", expired & offered),
     "cancelled": ("buyer", ended.status == "cancelled"),
     "something else signed": ("wallet", ended.cause == "confirm_mismatch"),
     "declined": ("buyer", declined),
@@ -218,36 +233,38 @@ for row in codes.itertuples():
 # one hour is an incident.
 
 # %%
-begin = ended.created_at.min().floor("h")
-hours = ((ended.created_at - begin).dt.total_seconds() // 3600).astype(int)
-step = max(1, int(np.ceil((hours.max() + 1) / 24)))
-counts = pd.crosstab(hours // step * step, ended.why.where(ended.lost))
-counts = counts.reindex(range(0, int(hours.max()) + 1, step), fill_value=0)
-chart = axes("When lost payments were created", f"Hours since {begin:%a %H:%M} UTC", "Payments")
-stacked(chart, counts.index, {why: counts[why] for why in CAUSES if why in counts})
-chart.tick_params(axis="x", labelsize=8)
+span = ended.created_at.max() - ended.created_at.min()
+# of steps that divide a day, the first with at most 30 bars
+step = next((n for n in (1, 2, 3, 4, 6, 8, 12) if span <= pd.Timedelta(hours=30 * n)), 24)
+bins = ended.created_at.dt.floor(f"{step}h")
+counts = pd.crosstab(bins, ended.why.where(ended.lost))
+counts = counts.reindex(pd.date_range(bins.min(), bins.max(), freq=f"{step}h"), fill_value=0)
+form = "%H:%M" if span <= pd.Timedelta(days=1) else "%d %b" if step == 24 else "%d %b %H:%M"
+chart = axes("When lost payments were created", f"UTC, steps of {step} h", "Payments", data.source)
+stacked(chart, counts.index.strftime(form), {why: counts[why] for why in CAUSES if why in counts})
+chart.tick_params(axis="x", rotation=30)
 
 # %%
 worst = counts.sum(axis=1).idxmax()
 most = counts.loc[worst].idxmax()
 print(
-    f"Most were lost from hour {worst} on: {counts.loc[worst].sum()}, {counts.loc[worst, most]} of"
+    f"Most were lost in the {step} h from {worst:%a %H:%M}: {counts.loc[worst].sum()},",
+    f"{counts.loc[worst, most]} of them for one cause: {most}.",
 )
-print(f"them for one cause: {most}.")
 
 # %% [markdown]
 # ## Chains, methods and wallets
 #
-# First, losses after the confirm, where the buyer had done everything. Look for bars whose bounds
-# do not overlap.
+# First, losses after the confirm, where the buyer had done everything. The sentences below test
+# whether the groups differ: overlapping bounds do not answer that.
 
 # %%
 sure = waited.assign(failed=waited.status == "failed")
 
 
-def by(key: str) -> dict[str, tuple[int, int]]:
-    """Return how many failed after the confirm, of how many, for each value of a column."""
-    return {str(k): (int(some.sum()), len(some)) for k, some in sure.groupby(key).failed}
+def by(key: str):
+    """Return the share that failed after the confirm, for each value of a column."""
+    return {str(k): estimate_share(some.failed, list(some.batch)) for k, some in sure.groupby(key)}
 
 
 shares = {f"{key} {k}": share for key in ("chain", "method") for k, share in by(key).items()}
@@ -259,20 +276,36 @@ draw_shares(axes("Lost after the confirm", "Share of confirmed payments", "", da
 # transaction themselves.
 
 # %%
-items = data["transaction_items"].dropna(subset=["payment_id"])
 kinds = items.dropna(subset=["payer_kind"]).groupby("payment_id").payer_kind.last()
 sends = waited.method.map({"direct": "sends itself"}).fillna("unknown")
 sure["payer"] = kinds.reindex(sure.index).fillna(sends)
 for key in ("wallet", "payer"):
-    for name, (n, total) in by(key).items():
-        low, high = wilson(n, total)
-        print(f"{key:7} {name:16} {n:>3} of {total:>3} failed (95 %: {low:.1%} to {high:.1%})")
+    for name, share in by(key).items():
+        low, high = share.get_bounds()
+        n = round(share.share * share.total)
+        print(
+            f"{key:7} {name:16} {n:>3} of {share.total:>3} failed (95 %: {low:.1%} to {high:.1%})"
+        )
+
+# %% [markdown]
+# The p values are corrected for the number of tests (Holm). Groups with fewer than five expected
+# losses are left out.
+
+# %%
+tests = {key: compare(by(key)) for key in ("chain", "method", "wallet", "payer")}
+corrected = holm({key: result.p for key, result in tests.items() if result})
+for key, result in tests.items():
+    if result is None:
+        print(f"By {key}: the groups are too small to compare.")
+        continue
+    verdict = "the groups differ" if corrected[key] < 0.05 else "the difference may be chance"
+    print(f"By {key}: {result.describe()}; corrected {corrected[key]:.3f}, {verdict}.")
 
 # %% [markdown]
 # ## Cost of the outage
 #
 # Payments with options of a chain, created while it stood still and at any other time. Look at the
-# distance between the two bars of one chain.
+# difference of the two bars of one chain, and at its bounds in the sentence below.
 
 # %%
 costs = {}
@@ -290,9 +323,13 @@ if costs:
 for (name, (bad, n)), (_, (usual, of)) in zip(
     list(costs.items())[::2], list(costs.items())[1::2], strict=True
 ):
-    more = bad - n * usual / of
-    print(f"{name}: {bad} of {n} were lost; {n * usual / of:.1f} would have been at other times,")
-    print(f"so the outage cost about {more:.0f} payments.")
+    bars = [estimate_share(np.arange(size) < lost_of) for lost_of, size in ((bad, n), (usual, of))]
+    gap, low, high = (100 * value for value in difference(*bars))
+    expected = n * usual / max(1, of)
+    more = bad - expected
+    print(f"{name}: {bad} of {n} were lost; {expected:.1f} would have been at other times,")
+    print(f"so the outage cost about {more:.0f} payments. The shares differ by {gap:.0f} points")
+    print(f"(95 %: {low:.0f} to {high:.0f}).")
 print(f"{len(windows)} outages; {lapsed.sum()} payments lapsed, {(lapsed & silent).sum()} in them.")
 
 # %% [markdown]
@@ -329,7 +366,7 @@ assert (
 assert (lost.why != "other").all(), lost[lost.why == "other"].cause.unique()
 assert (ended.why[~ended.lost] == "").all()
 for key in ("chain", "method", "wallet", "payer"):
-    assert sum(total for _, total in by(key).values()) == accepted.sum()
+    assert sum(share.total for share in by(key).values()) == accepted.sum()
 assert all(window["stopped after"] <= window["back after"] for window in windows)
 assert ended.why[lapsed & ~declined].str.startswith("lapsed").all()
 assert ended.stuck.sum() >= sum(window["stuck"] for window in windows)

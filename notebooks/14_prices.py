@@ -31,8 +31,10 @@ SHORT_S = 60  # a quote with less time left was nearly lost
 # %%
 import numpy as np
 import pandas as pd
-from charts import COLOURS, axes, draw_ecdf, draw_shares, mark, quantile, use_style
+from charts import COLOURS, axes, draw_ecdf, draw_shares, mark, use_style
 from data import load
+from estimates import quantile
+from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
 use_style()
 simulated = {"payments": PAYMENTS, "days": DAYS, "volatility": VOLATILITY}
@@ -66,11 +68,10 @@ quotes = data["options"].merge(amounts, on="payment_id").dropna(subset=["price",
 quotes["rate"] = [
     requested / price for requested, price in zip(quotes.requested, quotes.price, strict=True)
 ]
-sold = quotes.asset.str.rpartition(":")[2].str[-4:]
-kind = quotes.asset.str.extract(r"/(\w+):")[0].replace("slip44", "coin")
-quotes["pair"] = quotes.unit.str.removeprefix("iso4217/") + " in " + kind + " …" + sold
+symbols = {asset: data.get_symbol(asset) for asset in quotes.asset.unique()}
+quotes["pair"] = quotes.unit.map(data.get_symbol) + " in " + quotes.asset.map(symbols)
 bought = quotes[quotes.chosen].merge(data["confirmations"], on=["payment_id", "option_id"])
-quotes.groupby(["pair", "asset", "method"]).size().rename("quotes").to_frame()
+quotes.groupby(["pair", "method"]).size().rename("quotes").to_frame()
 
 # %% [markdown]
 # ## Requested and paid
@@ -104,9 +105,9 @@ print(pairs[["quotes", "confirmed", "rate", "spread, basis points"]].round(9).to
 
 # %%
 moving = pairs.index[pairs.lowest != pairs.highest]
-print(f"Pairs whose rate moved, or was rounded: {', '.join(moving) or 'none'}.")
+print(f"Pairs whose rate moved, or was rounded: {'; '.join(moving) or 'none'}.")
 level = pairs.index[(pairs.lowest == 1) & (pairs.highest == 1)]
-print(f"Always one to one: {', '.join(level) or 'no pair'}.")
+print(f"Always one to one: {'; '.join(level) or 'no pair'}.")
 
 # %% [markdown]
 # ## Moves of rates
@@ -125,7 +126,8 @@ for n, (pair, some) in enumerate(drawn.groupby("pair")):
     chart.plot(some.offered_at, far, marker=".", label=f"{pair} (n = {len(some)})", **look)
 if len(drawn):
     chart.legend(loc="best")
-chart.tick_params(axis="x", rotation=30)
+locator = AutoDateLocator(maxticks=9)
+chart.xaxis.set(major_locator=locator, major_formatter=ConciseDateFormatter(locator))
 
 # %%
 before = drawn.groupby("pair")[["offered_at", "log"]].shift()
@@ -157,10 +159,10 @@ print(f"Jumps: {len(jumps) or 'none'}.")
 # %% [markdown]
 # ## Slippage, and moves while the buyer decided
 #
-# A quote binds Florin: slippage must be zero, whatever the market does. The receiver of the asset
-# gains (above zero: the asset became more expensive) or loses the market's move since the quote.
-# The next quote of the pair is the first to show it. Look for points outside the dashed lines: 95 %
-# lie between them if rates have no memory.
+# A quote binds Florin: slippage should always be zero. The receiver of the asset gains (above zero:
+# the asset became more expensive) or loses the market's move since the quote. The next quote of the
+# pair is the first to show it. Look for points outside the dashed lines: 95 % lie between them if
+# rates have no memory.
 
 # %%
 quoted = quotes[["pair", "offered_at", "rate"]]
@@ -224,7 +226,7 @@ samples = {name: ages for name, ages in samples.items() if len(ages)}
 chart = axes("Age of a quote at its confirm", "Age, s", "Share of this age or less", data.source)
 draw_ecdf(chart, samples)
 if pd.notna(longest):
-    chart.legend(loc="center right")
+    chart.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
     mark(chart, longest, f"the longest quote: {longest:.0f} s")
 
 # %%

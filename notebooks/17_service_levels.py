@@ -29,7 +29,8 @@ import asyncio
 import time
 
 import pandas as pd
-from charts import COLOURS, axes, draw_ecdf, draw_shares, quantile, use_style
+from charts import COLOURS, axes, draw_ecdf, draw_shares, use_style
+from estimates import quantile
 from florin_client import FlorinError
 from lab import start
 

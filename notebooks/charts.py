@@ -1,4 +1,4 @@
-"""One house style for all charts of the notebooks, and the statistics behind them.
+"""One house style for all charts of the notebooks.
 
 Colors are those of Okabe and Ito (2008), which people with any color vision can distinguish; marks
 or labels distinguish kinds as well. A share or a median of a sample always has its uncertainty.
@@ -6,24 +6,26 @@ or labels distinguish kinds as well. A share or a median of a sample always has 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
+from estimates import Incidence, Share, ecdf
 from target import missing
 
 try:
     import matplotlib.pyplot as plt
     import numpy as np
     from matplotlib.axes import Axes
-    from matplotlib.ticker import FuncFormatter, PercentFormatter
-    from numpy.typing import ArrayLike, NDArray
+    from matplotlib.ticker import FuncFormatter, MaxNLocator, PercentFormatter
+    from numpy.typing import ArrayLike
 except ModuleNotFoundError as error:
     raise missing(error) from None
 
 # of Okabe and Ito, the dark colors first; yellow is too light for lines on white
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 QUIET = "#8C8C8C"
-_Z95 = 1.959964  # the normal distribution's quantile at 97.5 %
+_FEW = 10  # rows; the bars of smaller groups are pale
+_LABELS = 12  # most labels of an axis of days or hours
+_NUMBERED = 14  # most columns of a grid whose fields show their numbers
 
 
 def use_style() -> None:
@@ -60,90 +62,90 @@ def axes(title: str, x: str, y: str, note: str = "") -> Axes:
     return new
 
 
-def wilson(count: int, total: int) -> tuple[float, float]:
-    """Return the bounds of the true share at 95 %, by Wilson's score; (0, 1) without data.
+def draw_ecdf(
+    on: Axes,
+    samples: Mapping[str, ArrayLike],
+    clusters: Mapping[str, Sequence[object]] | None = None,
+) -> None:
+    """Draw the distributions of samples as steps, each with its band at 95 %.
 
-    Raise ValueError if the count is not part of the total.
+    Equal values are one point with their number, as a step would be a line across the chart.
     """
-    if not 0 <= count <= total:
-        raise ValueError(f"{count} is not part of {total}")
-    if total == 0:
-        return 0.0, 1.0
-    share, z2 = count / total, _Z95**2
-    centre = (share + z2 / (2 * total)) / (1 + z2 / total)
-    half = _Z95 / (1 + z2 / total) * math.sqrt(share * (1 - share) / total + z2 / (4 * total**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
-
-
-def ecdf(values: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return sorted values, the share that is no larger than each, and the half width at 95 %.
-
-    The width is that of the whole band, by Dvoretzky, Kiefer and Wolfowitz, with the constant of
-    Massart (1990). Raise ValueError without values.
-    """
-    sample = np.sort(np.asarray(values, dtype=float))
-    if not sample.size:
-        raise ValueError("there is nothing to draw")
-    shares = np.arange(1, sample.size + 1) / sample.size
-    return sample, shares, math.sqrt(math.log(2 / 0.05) / (2 * sample.size))
-
-
-def quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
-    """Return a quantile of a sample, and the bounds of the true quantile at 95 %.
-
-    The bounds are values of the sample, by ranks of the binomial distribution (normal
-    approximation); they are the ends of the sample if it is too small.
-    """
-    sample, _, _ = ecdf(values)
-    half = _Z95 * math.sqrt(sample.size * share * (1 - share))
-    low = max(0, math.floor(sample.size * share - half) - 1)
-    high = min(sample.size - 1, math.ceil(sample.size * share + half))
-    return float(np.quantile(sample, share)), float(sample[low]), float(sample[high])
-
-
-def band_quantile(values: ArrayLike, share: float) -> tuple[float, float, float]:
-    """Return a quantile of a sample, and its bounds by the band of `ecdf`, at 95 % for all shares.
-
-    The bounds are values of the sample, or infinite if it is too small to bound that share.
-    """
-    sample, _, half = ecdf(values)
-    low, high = (math.ceil(sample.size * at) - 1 for at in (share - half, share + half))
-    return (
-        float(np.quantile(sample, share, method="inverted_cdf")),
-        float(sample[low]) if low >= 0 else -math.inf,
-        float(sample[high]) if high < sample.size else math.inf,
-    )
-
-
-def draw_ecdf(on: Axes, samples: Mapping[str, ArrayLike]) -> None:
-    """Draw the distributions of samples as steps, each with its band at 95 %."""
     styles = ("-", "--", "-.", ":")
     for n, (name, values) in enumerate(samples.items()):
-        at, shares, half = ecdf(values)
+        groups = None if clusters is None else clusters[name]
+        at, shares, half = ecdf(values, groups)
         label = f"{name} (n = {at.size:,})"
+        if at[0] == at[-1]:
+            label = f"{name} (n = {at.size:,}, all {at[0]:g})"
+            on.plot(at[:1], [1.0], marker="osD^"[n % 4], linestyle="none", label=label)
+            continue
         on.step(at, shares, where="post", label=label, linestyle=styles[n % len(styles)])
         colour = on.lines[-1].get_color()
         low, high = np.clip(shares - half, 0, 1), np.clip(shares + half, 0, 1)
         on.fill_between(at, low, high, step="post", alpha=0.15, color=colour, linewidth=0)
-    on.set_ylim(0, 1.01)
-    on.yaxis.set_major_formatter(PercentFormatter(1))
+    on.set_ylim(0, 1.03)
+    _show_percent(on, "y")
     on.legend(loc="lower right")
 
 
-def draw_shares(on: Axes, counts: Mapping[str, tuple[int, int]]) -> None:
-    """Draw a bar for each share, from (count, total), with its 95 % bounds, the first on top."""
+def draw_incidence(on: Axes, groups: Mapping[str, Incidence], until: float) -> None:
+    """Draw the share with an event by each time, up to `until`, with bounds at 95 %."""
+    styles = ("-", "--", "-.", ":")
+    highest = 0.05
+    for n, (name, group) in enumerate(groups.items()):
+        shown = group.times <= until
+        low, high = (np.append(0.0, bound[shown]) for bound in group.get_band())
+        times = np.append(np.append(0.0, group.times[shown]), until)
+        shares = np.append(0.0, group.shares[shown])
+        label = f"{name} ({group.events:,} of {group.total:,} so far)"
+        style = styles[n % len(styles)]
+        on.step(times, [*shares, shares[-1]], where="post", label=label, linestyle=style)
+        colour = on.lines[-1].get_color()
+        band = ([*low, low[-1]], [*high, high[-1]])
+        on.fill_between(times, *band, step="post", alpha=0.15, color=colour, linewidth=0)
+        highest = max(highest, float(high[-1]))
+    on.set(xlim=(0, until), ylim=(0, min(1.03, highest * 1.1)))
+    _show_percent(on, "y")
+    on.legend(loc="upper left")
+
+
+def _show_percent(on: Axes, axis: str) -> None:
+    """Format an axis of shares: percent, and no tick above 100 %."""
+    which = on.yaxis if axis == "y" else on.xaxis
+    low, high = on.get_ylim() if axis == "y" else on.get_xlim()
+    ticks = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]).tick_values(low, min(1.0, high))
+    which.set_ticks([tick for tick in ticks if low <= tick <= min(1.0, high) + 1e-9])
+    which.set_major_formatter(PercentFormatter(1))
+
+
+def _label(share: Share) -> str:
+    text = f"{round(share.share * share.total):,} of {share.total:,}"
+    worth = f"; worth {share.effective:,.0f}" if share.effective < 0.95 * share.total else ""
+    return text + worth
+
+
+def draw_shares(on: Axes, counts: Mapping[str, Share | tuple[int, int]]) -> None:
+    """Draw a bar for each share, or (count, total), with its 95 % bounds, the first on top.
+
+    Bars of fewer than ten rows are pale. "worth n" is the effective size of a sample of clusters.
+    """
     names = list(counts)[::-1]
-    shares = [counts[name][0] / counts[name][1] if counts[name][1] else 0.0 for name in names]
-    bounds = [wilson(*counts[name]) for name in names]
-    errors = [
-        [max(0.0, share - low) for share, (low, _) in zip(shares, bounds, strict=True)],
-        [max(0.0, high - share) for share, (_, high) in zip(shares, bounds, strict=True)],
+    shares = [
+        share if isinstance(share, Share) else Share(share[0] / max(1, share[1]), *[share[1]] * 2)
+        for share in (counts[name] for name in names)
     ]
-    on.barh(names, shares, color=COLOURS[0], xerr=errors, ecolor="#333333", capsize=3)
-    for place, name in enumerate(names):
-        count, total = counts[name]
+    bounds = [share.get_bounds() for share in shares]
+    errors = [
+        [max(0.0, share.share - low) for share, (low, _) in zip(shares, bounds, strict=True)],
+        [max(0.0, high - share.share) for share, (_, high) in zip(shares, bounds, strict=True)],
+    ]
+    colours = [COLOURS[0] if share.total >= _FEW else "#A9C6DC" for share in shares]
+    heights = [share.share for share in shares]
+    on.barh(names, heights, color=colours, xerr=errors, ecolor="#333333", capsize=3)
+    for place, share in enumerate(shares):
         on.annotate(
-            f"{count:,} of {total:,}",
+            _label(share),
             (bounds[place][1], place),
             xytext=(6, 0),
             textcoords="offset points",
@@ -151,7 +153,7 @@ def draw_shares(on: Axes, counts: Mapping[str, tuple[int, int]]) -> None:
             fontsize=9,
         )
     on.set_xlim(0, min(1.35, max([0.05, *(high for _, high in bounds)]) * 1.25))
-    on.xaxis.set_major_formatter(PercentFormatter(1))
+    _show_percent(on, "x")
     on.grid(visible=False, axis="y")
 
 
@@ -179,14 +181,35 @@ def draw_funnel(on: Axes, steps: Mapping[str, int]) -> None:
 
 
 def draw_grid(
-    on: Axes, values: ArrayLike, rows: Sequence[str], columns: Sequence[str], unit: str
+    on: Axes,
+    values: ArrayLike,
+    rows: Sequence[str],
+    columns: Sequence[str],
+    unit: str,
+    *,
+    percent: bool = False,
 ) -> None:
-    """Draw a field for each row and column, darker for larger values, with a scale."""
-    image = on.imshow(np.asarray(values, dtype=float), cmap="cividis_r", aspect="auto")
+    """Draw a field for each row and column: white for zero, darker for larger, grey for unknown.
+
+    Fields of few columns show their numbers. Labels of many columns are thinned out.
+    """
+    grid = np.asarray(values, dtype=float)
+    colours = plt.get_cmap("Blues").with_extremes(bad="#D9D9D9")
+    most = float(np.nanmax(grid)) if np.isfinite(grid).any() else 0.0
+    image = on.imshow(grid, cmap=colours, aspect="auto", vmin=0, vmax=most or 1)
     on.set_yticks(range(len(rows)), rows)
-    on.set_xticks(range(len(columns)), columns)
+    every = -(-len(columns) // _LABELS)
+    on.set_xticks(range(0, len(columns), every), columns[::every])
     on.grid(visible=False)
-    on.figure.colorbar(image, ax=on, label=unit)
+    scale = PercentFormatter(1) if percent else None
+    on.figure.colorbar(image, ax=on, label=unit, format=scale)
+    if len(columns) > _NUMBERED:
+        return
+    for (row, column), value in np.ndenumerate(grid):
+        if np.isfinite(value):
+            text = f"{value:.0%}" if percent else f"{value:,.0f}"
+            colour = "white" if value > 0.6 * most else "#333333"
+            on.text(column, row, text, ha="center", va="center", fontsize=8.5, color=colour)
 
 
 def mark(on: Axes, at: float, words: str, *, vertical: bool = True) -> None:
@@ -226,4 +249,6 @@ def stacked(on: Axes, x: Iterable[object], parts: Mapping[str, Sequence[float]])
             edgecolor="white",
         )
         below += heights
+    every = -(-len(places) // _LABELS)
+    on.set_xticks(range(0, len(places), every), places[::every])
     on.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))

@@ -36,6 +36,8 @@ FIRST_DAY = date(2026, 10, 5)
 WEEK = {"seed": 7, "payments": 400, "days": 7}
 # most folders of simulated days to keep, the newest ones
 _KEPT = 8
+# coins of chains without a name of their own
+_COINS = {"slip44:60": "test ETH", "slip44:501": "test SOL"}
 _INTEGERS = {pa.int64(): pd.Int64Dtype()}
 # logs of the simulated service are no news in a notebook
 for name in ("florin_server", "florin_sandbox"):
@@ -44,11 +46,28 @@ for name in ("florin_server", "florin_sandbox"):
 
 @dataclass(frozen=True)
 class Data:
-    """Tables by name, a description of their source, and the state folder if there is one."""
+    """Tables by name, a description of their source, and the state folder if there is one.
+
+    `find_asset` returns the names of an asset (CAIP-19), as the statements of a month have them.
+    """
 
     tables: Mapping[str, pd.DataFrame]
     source: str
+    find_asset: Callable[[str], Any]
     home: Path | None = None
+
+    def get_symbol(self, asset: str) -> str:
+        """Return a short name of an asset (CAIP-19, or a unit): symbol and network."""
+        text = asset.removeprefix("caip19/")
+        if text.startswith("iso4217/"):
+            return text.removeprefix("iso4217/")
+        named = self.find_asset(text)
+        if named.symbol == text or not named.network:
+            chain, _, name = text.partition("/")
+            return f"{name.partition(':')[0]} …{text[-4:]} on {chain[:16]}"
+        symbol = _COINS.get(text.rpartition("/")[2], "coin")
+        symbol = symbol if named.symbol == "coin" else named.symbol
+        return f"{symbol}, {named.network}"
 
     def __getitem__(self, name: str) -> pd.DataFrame:
         return self.tables[name]
@@ -75,7 +94,7 @@ def load(
         return _of_server(target, names)
     folder = Path(target) if target else simulated(seed, payments, days, **config)
     source = f"state in {folder}" if target else f"{payments:,} simulated payments, seed {seed}"
-    return Data(_of_home(folder, names), source, folder)
+    return Data(_of_home(folder, names), source, _asset_finder(folder), folder)
 
 
 def simulated(seed: int, payments: int, days: int, **config: Any) -> Path:
@@ -153,6 +172,13 @@ def _in_thread(work: Callable[[], None]) -> None:
         pool.submit(work).result()
 
 
+def _asset_finder(home: Path | None) -> Callable[[str], Any]:
+    from florin_server.app.exports.assets import build_asset_finder
+    from florin_server.settings import Settings
+
+    return build_asset_finder(Settings() if home is None else Settings(home=home))
+
+
 def _of_home(home: Path, names: tuple[str, ...]) -> dict[str, pd.DataFrame]:
     from florin_server.app.exports.store import open_store_origin
     from florin_server.app.home import SetupError
@@ -184,7 +210,8 @@ def _of_server(target: str, names: tuple[str, ...]) -> Data:
             tables = {name: _frame(origin, name) for name in names}
     except (ExportError, SetupError) as error:
         raise LabError(str(error)) from error
-    return Data(tables, f"merchant {os.environ['FLORIN_MERCHANT_ID']} at {target}")
+    source = f"merchant {os.environ['FLORIN_MERCHANT_ID']} at {target}"
+    return Data(tables, source, _asset_finder(None))
 
 
 def _frame(origin: Any, name: str) -> pd.DataFrame:

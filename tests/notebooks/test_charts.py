@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import charts
+import estimates
 import matplotlib as mpl
 import numpy as np
 import pytest
@@ -30,24 +31,24 @@ def canvas(monkeypatch):
     ],
 )
 def test_shares_are_as_sure_as_published(count, total, low, high):
-    assert charts.wilson(count, total) == pytest.approx((low, high), abs=5e-5)
+    assert estimates.wilson(count, total) == pytest.approx((low, high), abs=5e-5)
 
 
 def test_empty_sample_has_no_bounds_and_an_excess_count_is_refused():
-    assert charts.wilson(0, 0) == (0.0, 1.0)
+    assert estimates.wilson(0, 0) == (0.0, 1.0)
     for count, total in ((3, 2), (-1, 2)):
         with pytest.raises(ValueError, match="is not part of"):
-            charts.wilson(count, total)
+            estimates.wilson(count, total)
 
 
 def test_a_distribution_is_sorted_and_ends_at_all():
-    at, shares, half = charts.ecdf([3, 1, 2, 2])
+    at, shares, half = estimates.ecdf([3, 1, 2, 2])
     assert list(at) == [1, 2, 2, 3]
     assert list(shares) == [0.25, 0.5, 0.75, 1.0]
     # Massart: sqrt(ln(2 / 0.05) / (2 * 4))
     assert half == pytest.approx(0.67905, abs=1e-5)
     with pytest.raises(ValueError, match="nothing to draw"):
-        charts.ecdf([])
+        estimates.ecdf([])
 
 
 def test_bands_and_bounds_hold_the_truth_as_often_as_they_say():
@@ -55,16 +56,16 @@ def test_bands_and_bounds_hold_the_truth_as_often_as_they_say():
     chance, bands, bounds = random.Random(11), 0, 0
     for _ in range(400):
         sample = [chance.random() for _ in range(120)]
-        at, shares, half = charts.ecdf(sample)
+        at, shares, half = estimates.ecdf(sample)
         bands += bool(np.all(np.abs(shares - at) <= half + 1 / at.size))
-        _, low, high = charts.quantile(sample, 0.5)
+        _, low, high = estimates.quantile(sample, 0.5)
         bounds += low <= 0.5 <= high
     assert bands >= 360
     assert bounds >= 360
 
 
 def test_a_quantile_of_a_small_sample_is_bounded_by_its_ends():
-    assert charts.quantile([1.0, 2.0, 9.0], 0.95) == (pytest.approx(8.3), 2.0, 9.0)
+    assert estimates.quantile([1.0, 2.0, 9.0], 0.95) == (pytest.approx(8.3), 2.0, 9.0)
 
 
 def test_band_bounds_hold_for_all_shares_and_are_infinite_for_small_samples():
@@ -72,12 +73,12 @@ def test_band_bounds_hold_for_all_shares_and_are_infinite_for_small_samples():
     shares = [n / 20 for n in range(1, 20)]
     for _ in range(400):
         sample = [chance.random() for _ in range(120)]
-        bounds = [(share, *charts.band_quantile(sample, share)[1:]) for share in shares]
+        bounds = [(share, *estimates.band_quantile(sample, share)[1:]) for share in shares]
         held += all(low <= item <= high for item, low, high in bounds)
     assert held >= 380
     # of four, half a width of 0.68: only its existence is certain
-    assert charts.band_quantile([4, 1, 3, 2], 0.5) == (2.0, -np.inf, np.inf)
-    assert charts.band_quantile(range(1, 101), 0.5) == (50.0, 37.0, 64.0)
+    assert estimates.band_quantile([4, 1, 3, 2], 0.5) == (2.0, -np.inf, np.inf)
+    assert estimates.band_quantile(range(1, 101), 0.5) == (50.0, 37.0, 64.0)
 
 
 def texts(on) -> str:
@@ -93,8 +94,9 @@ def test_charts_say_how_many_and_how_sure():
     on = charts.axes("Most end soon", "s", "share")
     charts.draw_ecdf(on, {"a": [1, 2], "b": [5]})
     result = [item.get_text() for item in on.get_legend().get_texts()]
-    assert result == ["a (n = 2)", "b (n = 1)"]
-    assert len(on.collections) == 2
+    assert result == ["a (n = 2)", "b (n = 1, all 5)"]
+    # equal values are a point: a step would be a line across the chart
+    assert len(on.collections) == 1
 
 
 def test_funnel_labels_shares_of_the_first_and_last_step():
@@ -116,3 +118,35 @@ def test_charts_label_their_data():
     charts.mark(on, 1, "the start")
     assert "the promise" in texts(on)
     assert [item.get_text() for item in on.get_legend().get_texts()] == ["expired", "failed"]
+
+
+def test_shares_show_effective_sizes_and_no_tick_above_all():
+    on = charts.axes("Shares", "share", "")
+    charts.draw_shares(on, {"batches": estimates.Share(0.5, 40, 8.0), "one": (1, 1)})
+    assert "20 of 40; worth 8" in texts(on)
+    assert "1 of 1" in texts(on)
+    assert max(on.get_xticks()) <= 1
+
+
+def test_grids_show_zero_in_white_numbers_in_fields_and_few_labels():
+    on = charts.axes("Grid", "day", "")
+    charts.draw_grid(on, [[0, 0.5, float("nan")]], ["a"], ["1", "2", "3"], "share", percent=True)
+    assert texts(on) == "0% 50%"
+    image = on.images[0]
+    assert min(image.cmap(image.norm(0.0))[:3]) > 0.95
+    many = charts.axes("Days", "day", "")
+    days = [f"{n:02} Oct" for n in range(1, 32)]
+    charts.draw_grid(many, [range(31)], ["a"], days, "payments")
+    assert not many.texts
+    assert len(many.get_xticks()) <= 12
+    bars = charts.axes("Days", "day", "")
+    charts.stacked(bars, days, {"a": range(31)})
+    assert len(bars.get_xticks()) <= 12
+
+
+def test_incidence_is_drawn_with_its_events_up_to_the_horizon():
+    on = charts.axes("Returned", "days", "share")
+    group = estimates.incidence([1, 2, 3, 9], [True, False, True, True])
+    charts.draw_incidence(on, {"all": group}, until=5)
+    assert [item.get_text() for item in on.get_legend().get_texts()] == ["all (3 of 4 so far)"]
+    assert max(on.lines[0].get_xdata()) == 5

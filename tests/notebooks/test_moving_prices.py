@@ -16,7 +16,9 @@ from tests.support.notebooks import FOLDER, get_printed, run_notebook
 pytestmark = pytest.mark.slow
 
 CONFIG = {"payments": 150, "days": 1, "volatility": 3.0}
-JUMPED = re.compile(r"^(\w+) in coin \S+ jumped by (\S+) % between (\S+) and (\S+)$", re.MULTILINE)
+JUMPED = re.compile(
+    r"^(\w+) in test ETH, .+ jumped by (\S+) % between (\S+) and (\S+)$", re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from tools.gallery.pages import describe_changes, list_notebooks
 pytestmark = pytest.mark.slow
 
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-LIBRARIES = {"chains", "charts", "data", "lab", "target"}
+LIBRARIES = {"chains", "charts", "data", "estimates", "lab", "target"}
 
 each = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 

@@ -42,7 +42,7 @@ OWN = (
 )
 # a merchant's data is enough for it
 MERCHANTS = "16_cohorts_and_refunds"
-ANALYSES = ("10_funnel", "12_option_mix", "13_failures", "14_prices")
+ANALYSES = ("10_funnel", "12_option_mix", "13_failures", "14_prices", "19_revenue")
 # these read the chains too
 AT_REST = ("11_finality", "15_reconciliation")
 CREDENTIALS = ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID")
