@@ -177,7 +177,8 @@ def summarize(text: str) -> str:
     """Return the first sentence of a page, as plain text."""
     body = re.split(r"^# .+$", text, maxsplit=1, flags=re.MULTILINE)[1]
     for paragraph in body.split("\n\n"):
-        plain = re.sub(r"!?\[([^\]]*)\](?:\([^)]*\)|\[\d\])", r"\1", paragraph)
+        without_pictures = re.sub(r"!\[[^\]]*\]\([^)]*\)", "", paragraph)
+        plain = re.sub(r"\[([^\]]*)\](?:\([^)]*\)|\[\d\])", r"\1", without_pictures)
         plain = " ".join(plain.replace("**", "").split())
         if plain and plain[0] not in "#|`-!<":
             sentence = re.split(r"(?<=[.:!?])\s", plain)[0]
