@@ -15,6 +15,7 @@
 # notebooks: run every notebook without Jupyter
 # gallery: run the analyses, and update docs/gallery where the results differ
 # docs: build the site of the documents into build/site, and check its links
+# diagrams: draw the diagrams of the documents for the site, after one has changed (needs Node)
 # screenshots: update the pictures of pages in docs/pictures · screenshots-check: compare the pages with them
 # newcomer: time the way from a clone to the first notebook; installs everything again
 # contracts: compile the Solidity sources (needs Node)
@@ -32,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # an installation that failed is not taken for a finished one
 .DELETE_ON_ERROR:
 
-.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify docs gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
+.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check diagrams newcomer mutate verify docs gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -131,6 +132,9 @@ screenshots: $(DEV)
 screenshots-check: $(DEV)
 	$(BIN)/python -m tests.screenshots --check
 
+diagrams: $(DEV)
+	$(BIN)/python -m tests.diagrams
+
 newcomer: $(DEV)
 	$(BIN)/python -m tests.newcomer
 
@@ -151,7 +155,7 @@ verify: $(DEV)
 	$(BIN)/python -m tools.noun_index --check
 	$(BIN)/python protos/lint.py
 	$(BIN)/python -m tests.scripts
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 docs: $(DEV)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -7,8 +7,10 @@ each page as Markdown beside its HTML, and all pages into `llms.txt` and `llms-f
 
 from __future__ import annotations
 
+import hashlib
 import posixpath
 import re
+import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -31,6 +33,8 @@ OTHER_PAGES: Final = {
 }
 # the folder of the site for source files that documents link
 _SOURCES: Final = "files"
+# the folder of the drawn diagrams
+DIAGRAMS: Final = "diagrams"
 # the page that this module writes from the pages of the gallery
 _GALLERY: Final = "gallery/index.md"
 # pages that come last in the search: they mention everything, and answer no question of a user
@@ -42,6 +46,7 @@ _CODE_OR_LINK: Final = re.compile(
     r"^```.*?^```$|(?P<image>!?)\[(?P<label>(?:[^\[\]`]|`[^`]+`)*)\]\((?P<link>[^)\s]+)\)|`[^`\n]+`",
     re.MULTILINE | re.DOTALL,
 )
+_DIAGRAM: Final = re.compile(r"^```mermaid\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _FENCE_WITH_FILE: Final = re.compile(r"^```(\w+) (\S+)$", re.MULTILINE)
 
 
@@ -64,7 +69,9 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     """Rank the page in the search; show the file that a block is for as the title of the block."""
     if page.file.src_uri.startswith(_BACKGROUND):
         page.meta["search"] = {"boost": 0.2}
-    return _FENCE_WITH_FILE.sub(r'```\1 title="\2"', markdown)
+    folder = posixpath.relpath(DIAGRAMS, posixpath.dirname(page.file.src_uri) or ".")
+    shown = _DIAGRAM.sub(lambda match: show_diagram(match[1], folder), markdown)
+    return _FENCE_WITH_FILE.sub(r'```\1 title="\2"', shown)
 
 
 def on_nav(nav: Navigation, config: MkDocsConfig, **_: object) -> Navigation:
@@ -89,6 +96,30 @@ def on_post_build(config: MkDocsConfig) -> None:
         index.append("\n".join(lines) + "\n")
     (Path(config.site_dir) / "llms.txt").write_text("\n".join(index))
     (Path(config.site_dir) / "llms-full.txt").write_text("\n".join(whole))
+
+
+def list_diagrams() -> list[str]:
+    """Return the blocks of Mermaid in all documents."""
+    documents = [*(ROOT / name for name in OTHER_PAGES), *sorted((ROOT / "docs").rglob("*.md"))]
+    return [text for path in documents for text in _DIAGRAM.findall(path.read_text())]
+
+
+def get_diagram_name(text: str, theme: str) -> str:
+    """Return the file name of a block's picture in the theme `light` or `dark`."""
+    return f"{hashlib.sha256(text.encode()).hexdigest()[:16]}-{theme}.svg"
+
+
+def show_diagram(text: str, folder: str) -> str:
+    """Return Markdown that shows the pictures of a block, and its text for readers without them.
+
+    The theme hides the picture of the other color scheme.
+    """
+    pictures = [
+        f"![Diagram]({folder}/{get_diagram_name(text, theme)}#only-{theme})"
+        for theme in ("light", "dark")
+    ]
+    source = textwrap.indent(f"```text\n{text}```", "    ")
+    return f'{" ".join(pictures)}\n\n??? note "Diagram as text"\n\n{source}\n'
 
 
 def list_sections(nav: Navigation) -> Iterator[tuple[str, list[Page]]]:

@@ -19,6 +19,8 @@ docs_site = pytest.importorskip("tools.docs_site", reason="the group `docs` is n
 
 pytestmark = pytest.mark.long
 GALLERY = ["gallery/index.md"]
+# not --quiet: MkDocs then counts no warnings, and every link passes
+BUILD = (sys.executable, "-m", "mkdocs", "build", "--strict")
 ADDRESS = "https://docs.example/florin/"
 # what readers type, and the page that answers it
 QUESTIONS = {
@@ -40,7 +42,7 @@ QUESTIONS = {
 def site(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("docs") / "site"
     subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", folder],
+        [*BUILD, "--site-dir", folder],
         cwd=ROOT,
         env={**os.environ, "DOCS_SITE_URL": ADDRESS, "NO_MKDOCS_2_WARNING": "1"},
         check=True,
@@ -116,6 +118,23 @@ def test_pages_load_nothing_from_others(site):
         assert 'class="mermaid"' not in html, page
 
 
+def test_each_diagram_has_its_pictures_and_no_others():
+    """After a diagram has changed, run `make diagrams`."""
+    diagrams = docs_site.list_diagrams()
+    assert len(diagrams) >= 6
+    expected = {
+        docs_site.get_diagram_name(text, theme) for text in diagrams for theme in ("light", "dark")
+    }
+    assert {path.name for path in (ROOT / "docs" / docs_site.DIAGRAMS).iterdir()} == expected
+
+
+def test_pages_show_diagrams_as_pictures_with_their_text(site):
+    html = (site / "architecture.html").read_text()
+    assert re.search(r'src="?diagrams/\w+-dark\.svg#only-dark', html)
+    assert "florin_sandbox: embedded chains]" in html
+    assert "```mermaid" in (site / "architecture.md").read_text()
+
+
 @pytest.mark.skipif(shutil.which("node") is None, reason="runs the search of the pages")
 def test_search_finds_the_page_that_answers_a_question(site):
     output = subprocess.run(
@@ -128,6 +147,24 @@ def test_search_finds_the_page_that_answers_a_question(site):
     assert {
         query: hits[query][:3] for query, page in QUESTIONS.items() if page not in hits[query][:3]
     } == {}
+
+
+def test_broken_links_and_anchors_fail_the_build(tmp_path):
+    shutil.copytree(ROOT / "docs", tmp_path / "docs")
+    with (tmp_path / "docs/pages.md").open("a") as file:
+        file.write("\n[a](nowhere.md) [b](payments.md#nowhere) [c](../nowhere.py)\n")
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(
+        f"INHERIT: {ROOT / 'mkdocs.yml'}\n"
+        f"hooks: [{ROOT / 'tools/docs_site.py'}]\n"
+        f"theme: {{custom_dir: {ROOT / 'tools/site_theme'}}}\n"
+    )
+    result = subprocess.run(
+        [*BUILD, "--config-file", config], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 1
+    for link in ("nowhere.md", "payments.md#nowhere", "../nowhere.py"):
+        assert f"'{link}'" in result.stderr, link
 
 
 def test_links_lead_from_documents_to_pages_and_copied_files():
