@@ -16,7 +16,7 @@
 # gallery: run the analyses, and update docs/gallery where the results differ
 # docs: build the site of the documents into build/site, and check its links
 # diagrams: draw the diagrams of the documents for the site, after one has changed (needs Node)
-# screenshots: update the pictures of pages in docs/pictures · screenshots-check: compare the pages with them
+# screenshots: update the pictures and sheets of pages · screenshots-check: compare the pages with them
 # newcomer: time the way from a clone to the first notebook; installs everything again
 # contracts: compile the Solidity sources (needs Node)
 PYTHON ?= python3.11

@@ -10,7 +10,7 @@ from florin_sandbox.devnet.genesis import DEVNET
 from florin_server.web.language import LANGUAGES
 from playwright.async_api import Page, Response, expect
 
-from tests.support.browser import list_violations, open_visitor
+from tests.support.browser import list_violations, open_visitor, read_visible_focus
 from tests.support.checkout_states import STATES, URLS, reach_state
 from tests.support.injected_wallets import NAME, InjectedEvmWallet
 from tests.support.service import wait_open_responses
@@ -284,25 +284,20 @@ async def test_embedding_app_receives_the_outcome_once(desk, person, outcome, me
 
 
 async def test_the_keyboard_alone_is_enough(desk, person):
-    """From the first key to the end of the payment; every stop is visible."""
+    """From the first key to the stopped countdown; every stop is visible."""
     purse = InjectedEvmWallet(desk.chain)
-    path = await reach_state(desk, "requires_action")
+    path = await reach_state(desk, "requires_action", checkout=URLS)
     page = await person.tab()
     await purse.put_into(page)
+    # time passes only when the test says so: the countdown waits for the keyboard
+    await standing(page)
+    await page.route(SHOP, lambda route: route.fulfill(body="<title>Shop</title>"))
     await page.goto(desk.rest.base + path)
 
     async def move(*keys: str) -> str:
         for key in keys:
             await page.keyboard.press(key)
-        focused = page.locator(":focus")
-        assert (
-            await focused.evaluate("""item => {
-            const shown = item.type === "radio" ? item.closest("label") : item;
-            return getComputedStyle(shown).outlineStyle;
-        }""")
-            == "solid"
-        )
-        return " ".join((await focused.inner_text()).split())
+        return await read_visible_focus(page)
 
     reachable = [await move("Tab") for _ in range(5)]
     assert reachable == [
@@ -312,9 +307,12 @@ async def test_the_keyboard_alone_is_enough(desk, person):
         "English",
         "Test tools",
     ]
-    await page.get_by_role("button", name="Connect a wallet").focus()
+    # back to the first one, as a person would
+    for _ in range(4):
+        await move("Shift+Tab")
     await page.keyboard.press("Enter")
     await expect(page.locator("#step")).to_be_focused()
+    await read_visible_focus(page)
     assert NAME in await move("Tab")
     await page.keyboard.press("Enter")
     await expect(page.locator(".option")).to_have_count(1)
@@ -324,6 +322,16 @@ async def test_the_keyboard_alone_is_enough(desk, person):
             break
     await page.keyboard.press("Enter")
     await expect(page.get_by_role("heading", name="Paid", exact=True)).to_be_visible()
+    await expect(page.locator("#stay")).to_be_visible()
+    assert await move("Tab") == "Return to Corner Café"
+    assert await move("Tab") == "Stay on this page"
+    await page.keyboard.press("Enter")
+    await expect(page.get_by_role("link", name="Return to Corner Café")).to_be_focused()
+    await read_visible_focus(page)
+    await page.clock.run_for(10_000)
+    assert page.url.endswith(path)
+    await page.keyboard.press("Enter")
+    await page.wait_for_url(SHOP)
 
 
 PHONE = {"width": 390, "height": 844}

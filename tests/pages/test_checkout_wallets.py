@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
 import pytest
 import pytest_asyncio
 from eth_account import Account
 from florin_sandbox.devnet.genesis import DEVNET
-from playwright.async_api import Page, expect
+from playwright.async_api import expect
 
 from tests.support.browser import list_violations, open_visitor
 from tests.support.contract_accounts import (
@@ -29,22 +28,27 @@ from tests.support.injected_wallets import (
 )
 from tests.support.page_texts import HOSTILE_TEXT
 from tests.support.service_harness import open_service
-from tests.support.solana import INSTANT_SOLANA, SolanaNodeClient
+from tests.support.solana import COIN, INSTANT_SOLANA, SolanaNodeClient
 from tests.support.wallet import EvmTestWallet
+from tests.support.wallet_visits import (
+    EUR,
+    GBP,
+    USD,
+    assert_paid,
+    find_wallet,
+    get_pay_button,
+    open_options,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 ETHER = f"eip155:{DEVNET.chain_id}/slip44:60"
-USD, EUR, GBP = (
-    {"unit": f"iso4217/{text}", "value": value}
-    for text, value in (("USD", "1250"), ("EUR", "990"), ("GBP", "500"))
-)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory):
     home = tmp_path_factory.mktemp("wallets")
-    rates = {ETHER: {"GBP": "2500.00"}}
+    rates = {ETHER: {"GBP": "2500.00"}, COIN: {"GBP": "120.00"}}
     async with open_service(home, pay_url="", rates=rates, solana=INSTANT_SOLANA) as desk:
         yield desk
 
@@ -68,33 +72,6 @@ async def person(browser):
         yield person
 
 
-async def met(desk, person, purse, amount: dict[str, Any] = USD) -> tuple[str, Page]:
-    """Return a payment and its page, which has found a wallet; nothing is chosen yet."""
-    payment_id = (await desk.rest.create({"amount": amount, "referenceId": "shown"}))["paymentId"]
-    page = await person.tab()
-    await purse.put_into(page)
-    await page.goto(f"{desk.rest.base}/{payment_id}")
-    await page.get_by_role("button", name="Connect a wallet").click()
-    return payment_id, page
-
-
-async def offered(desk, person, purse, amount: dict[str, Any] = USD) -> tuple[str, Page]:
-    """Return a payment and its page, which shows the options of the wallet's account."""
-    payment_id, page = await met(desk, person, purse, amount)
-    await page.get_by_role("button", name=NAME).click()
-    await expect(page.locator("#step")).to_have_text("Choose what to pay with")
-    return payment_id, page
-
-
-def pay(page: Page):
-    return page.get_by_role("button", name=re.compile("^Pay "))
-
-
-async def paid(desk, page: Page, payment_id: str) -> None:
-    assert (await desk.wait_ended(payment_id))["status"] == "succeeded"
-    await expect(page.get_by_role("heading", name="Paid", exact=True)).to_be_visible()
-
-
 @pytest.mark.parametrize(
     ("amount", "expected_texts", "expected_methods"),
     [
@@ -108,14 +85,14 @@ async def test_a_wallet_pays_with_each_kind_of_option(
     desk, person, amount, expected_texts, expected_methods
 ):
     purse = InjectedEvmWallet(desk.chain)
-    payment_id, page = await offered(desk, person, purse, amount)
+    payment_id, page = await open_options(desk, person, purse, amount)
     (choice,) = await page.locator(".option").all_inner_texts()
     for text in (*expected_texts, "Balance", "Florin Devnet"):
         assert text in choice.replace("\u2068", "").replace("\u2069", "")
     assert await list_violations(page) == []
     purse.methods.clear()
-    await pay(page).click()
-    await paid(desk, page, payment_id)
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
     assert [
         method for method in purse.methods if "sign" in method or "send" in method
     ] == expected_methods
@@ -125,13 +102,23 @@ async def test_a_wallet_pays_with_each_kind_of_option(
     assert detail["buyer"]["accountProviderName"] in {"Checkout page", "unknown"}
 
 
-async def test_a_wallet_of_solana_signs_and_sends_nothing(desk, person):
+@pytest.mark.parametrize(
+    ("amount", "symbol"),
+    [(USD, "tUSD"), (USD, "tUSD22"), (GBP, "tSOL")],
+    ids=["token", "token_2022", "coin"],
+)
+async def test_a_wallet_of_solana_pays_with_each_kind_of_option(desk, person, amount, symbol):
+    """The wallet signs, and sends nothing itself."""
     purse = InjectedSolanaWallet()
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).first.click()
-    await paid(desk, page, payment_id)
-    buyer = (await desk.rest.detail(payment_id))["buyer"]
-    assert buyer["accountCaip10"] == purse.wallet.account
+    payment_id, page = await open_options(desk, person, purse, amount)
+    option = page.locator(".option", has=page.get_by_text(symbol, exact=True))
+    await option.get_by_role("radio").check()
+    assert "No network fee" in await option.inner_text()
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
+    detail = await desk.rest.detail(payment_id)
+    assert detail["buyer"]["accountCaip10"] == purse.wallet.account
+    assert detail["info"]["optionAmount"]["display"]["assetSymbol"] == symbol
 
 
 async def test_an_account_that_does_not_exist_yet_pays_and_pays_again(desk, person):
@@ -140,9 +127,9 @@ async def test_an_account_that_does_not_exist_yet_pays_and_pays_again(desk, pers
     for sign in (account.wrap, account.sign):
         # the second time the account exists, and needs no creation data
         purse.wallet.signs = sign
-        payment_id, page = await offered(desk, person, purse)
-        await pay(page).click()
-        await paid(desk, page, payment_id)
+        payment_id, page = await open_options(desk, person, purse)
+        await get_pay_button(page).click()
+        await assert_paid(desk, page, payment_id)
         assert await desk.chain.ask("eth_getCode", account.address, "latest") != "0x"
         buyer = (await desk.rest.detail(payment_id))["buyer"]
         assert buyer["accountCaip10"].lower() == purse.wallet.account.lower()
@@ -154,9 +141,9 @@ async def test_an_account_that_approves_as_it_is_created_pays_by_permit2(desk, p
         desk.chain,
         make_contract_signer(make_contract_account(Account.create(), calls=earlier_calls)),
     )
-    payment_id, page = await offered(desk, person, purse, EUR)
-    await pay(page).click()
-    await paid(desk, page, payment_id)
+    payment_id, page = await open_options(desk, person, purse, EUR)
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
 
 
 async def test_account_with_an_uncheckable_signature_is_offered_transactions(desk, person):
@@ -169,9 +156,9 @@ async def test_account_with_an_uncheckable_signature_is_offered_transactions(des
     await desk.chain.ask("florin_faucet", tokens)
     purse = InjectedContractWallet(desk.chain, ContractAccountSigner(address, sign_by_passkey))
     purse.refuses["eth_sendTransaction"] = (4001, "User rejected")
-    _, page = await offered(desk, person, purse)
+    _, page = await open_options(desk, person, purse)
     assert "network fee" in (await page.locator(".option").first.inner_text()).lower()
-    await pay(page).click()
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
     assert "eth_sendTransaction" in purse.methods
     assert "eth_signTypedData_v4" not in purse.methods
@@ -182,8 +169,8 @@ async def test_an_account_whose_code_does_not_accept_a_signature_pays_nothing(de
     purse = InjectedContractWallet(
         desk.chain, ContractAccountSigner(account.address, account.with_owner(stranger).wrap)
     )
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).click()
+    payment_id, page = await open_options(desk, person, purse)
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("does not match this payment")
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
     assert re.fullmatch("Failed to load resource.* 400 .*", person.complaints.pop())
@@ -193,13 +180,13 @@ async def test_an_account_whose_code_does_not_accept_a_signature_pays_nothing(de
 async def test_rejected_transaction_is_not_requested_again_automatically(desk, person, amount):
     purse = InjectedEvmWallet(desk.chain, refuses={"eth_sendTransaction": (4001, "User rejected")})
     await person.context.clock.install()
-    payment_id, page = await offered(desk, person, purse, amount)
-    await pay(page).click()
+    payment_id, page = await open_options(desk, person, purse, amount)
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
     # the page has the remaining time for automatic steps
     await page.clock.run_for(600_000)
     await page.evaluate("() => window.purseChanged()")
-    await expect(pay(page)).to_be_visible()
+    await expect(get_pay_button(page)).to_be_visible()
     await page.clock.run_for(60_000)
     assert purse.methods.count("eth_sendTransaction") == 1
     assert "eth_signTypedData_v4" not in purse.methods
@@ -208,8 +195,8 @@ async def test_rejected_transaction_is_not_requested_again_automatically(desk, p
 
 async def test_page_is_locked_while_the_wallet_is_asked_and_cancel_drops_its_answer(desk, person):
     purse = InjectedEvmWallet(desk.chain, released=asyncio.Event())
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).click()
+    payment_id, page = await open_options(desk, person, purse)
+    await get_pay_button(page).click()
     step = page.locator("#step")
     await expect(step).to_contain_text(re.compile(f"Confirm in .{NAME}"))
     await expect(step).to_have_role("status")
@@ -223,34 +210,34 @@ async def test_page_is_locked_while_the_wallet_is_asked_and_cancel_drops_its_ans
     confirms: list[str] = []
     page.on("request", lambda request: confirms.append(request.url.rpartition("/")[2]))
     await page.get_by_role("button", name="Cancel").click()
-    await expect(pay(page)).to_be_visible()
+    await expect(get_pay_button(page)).to_be_visible()
     purse.released.set()
     # the page has the signature before it answers this
     await page.evaluate("() => new Promise((done) => setTimeout(done, 200))")
     assert purse.methods.count("eth_signTypedData_v4") == 1
     assert "confirm" not in confirms
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
-    await pay(page).click()
-    await paid(desk, page, payment_id)
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
     assert confirms.count("confirm") == 1
 
 
 async def test_buyer_that_declines_may_try_again(desk, person):
     purse = InjectedEvmWallet(desk.chain, refuses={"eth_signTypedData_v4": (4001, "User rejected")})
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).click()
+    payment_id, page = await open_options(desk, person, purse)
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
     purse.refuses.clear()
     await page.get_by_role("button", name="Try again").click()
-    await pay(page).click()
-    await paid(desk, page, payment_id)
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
 
 
 async def test_buyer_that_declines_on_solana_gets_the_same_message(desk, person):
     purse = InjectedSolanaWallet(refuses="User rejected the request.")
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).first.click()
+    payment_id, page = await open_options(desk, person, purse)
+    await get_pay_button(page).first.click()
     await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
 
@@ -264,31 +251,31 @@ async def test_answer_that_is_too_late_for_solana_is_no_change_of_price(desk, pe
         await node.fault("slots", slots=151)
 
     purse = InjectedSolanaWallet(delay=lapse)
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).first.click()
+    payment_id, page = await open_options(desk, person, purse)
+    await get_pay_button(page).first.click()
     await expect(page.locator("#step")).to_contain_text("answered too late for the network")
     assert "within 30 seconds" in seen[0]
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
     assert re.fullmatch("Failed to load resource.* 409 .*", person.complaints.pop())
     purse.delay = None
     await page.get_by_role("button", name="Try again").click()
-    await pay(page).first.click()
-    await paid(desk, page, payment_id)
+    await get_pay_button(page).first.click()
+    await assert_paid(desk, page, payment_id)
 
 
 async def test_wallet_on_another_chain_is_prompted_to_switch(desk, person):
     purse = InjectedEvmWallet(desk.chain, number=1)
-    payment_id, page = await offered(desk, person, purse)
+    payment_id, page = await open_options(desk, person, purse)
     # it reports no balance on a chain that it is not on
     assert "Balance" not in await page.locator(".option").inner_text()
     purse.refuses["wallet_switchEthereumChain"] = (4200, "Unsupported method")
-    await pay(page).click()
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("uses a different network")
     assert "eth_signTypedData_v4" not in purse.methods
     purse.refuses.clear()
     await page.get_by_role("button", name="Try again").click()
-    await pay(page).click()
-    await paid(desk, page, payment_id)
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
     assert purse.number == 31337
 
 
@@ -304,9 +291,9 @@ UNKNOWN = {
 async def test_unknown_chain_is_added_with_public_facts_and_pays(public_desk, person, unknown):
     desk = public_desk
     purse = InjectedEvmWallet(desk.chain, number=1, knows={1}, unknown=unknown)
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).click()
-    await paid(desk, page, payment_id)
+    payment_id, page = await open_options(desk, person, purse)
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
     assert purse.added == [
         {
             "chainId": "0x7a69",
@@ -320,8 +307,8 @@ async def test_unknown_chain_is_added_with_public_facts_and_pays(public_desk, pe
 
 async def test_unknown_chain_without_public_node_is_explained_to_the_buyer(desk, person):
     purse = InjectedEvmWallet(desk.chain, number=1, knows={1}, unknown=UNKNOWN["wrapped"])
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).click()
+    payment_id, page = await open_options(desk, person, purse)
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("this page cannot add it for you")
     await expect(page.locator("#step")).to_contain_text("31337")
     assert "wallet_addEthereumChain" not in purse.methods
@@ -332,33 +319,33 @@ async def test_unknown_chain_without_public_node_is_explained_to_the_buyer(desk,
 async def test_buyer_that_declines_to_add_a_chain_gets_the_declined_message(public_desk, person):
     purse = InjectedEvmWallet(public_desk.chain, number=1, knows={1})
     purse.refuses["wallet_addEthereumChain"] = (4001, "User rejected")
-    _, page = await offered(public_desk, person, purse)
-    await pay(page).click()
+    _, page = await open_options(public_desk, person, purse)
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
 
 
 @pytest.mark.parametrize("form", [hex, str, int, lambda number: f"0x{number:08X}"])
 async def test_chain_id_in_any_form_is_read(desk, person, form):
     purse = InjectedEvmWallet(desk.chain, chain_form=form)
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).click()
-    await paid(desk, page, payment_id)
+    payment_id, page = await open_options(desk, person, purse)
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
     assert "wallet_switchEthereumChain" not in purse.methods
 
 
 async def test_switch_that_takes_a_while_is_waited_for(desk, person):
     purse = InjectedEvmWallet(desk.chain, number=1, lag=4)
-    payment_id, page = await offered(desk, person, purse)
-    await pay(page).click()
-    await paid(desk, page, payment_id)
+    payment_id, page = await open_options(desk, person, purse)
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
     assert purse.methods.count("wallet_switchEthereumChain") == 1
 
 
 async def test_switch_that_never_happens_is_not_waited_for_without_end(desk, person):
     purse = InjectedEvmWallet(desk.chain, number=1, lag=10_000)
     await person.context.clock.install()
-    _, page = await offered(desk, person, purse)
-    await pay(page).click()
+    _, page = await open_options(desk, person, purse)
+    await get_pay_button(page).click()
     for _ in range(60):
         await page.clock.run_for(250)
     await expect(page.locator("#step")).to_contain_text("uses a different network")
@@ -379,47 +366,47 @@ DECLINED = {
 @pytest.mark.parametrize("answer", DECLINED.values(), ids=DECLINED)
 async def test_every_form_of_declined_shows_the_same_state(desk, person, answer):
     purse = InjectedEvmWallet(desk.chain, refuses={"eth_signTypedData_v4": answer})
-    _, page = await offered(desk, person, purse)
-    await pay(page).click()
+    _, page = await open_options(desk, person, purse)
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("You declined in your wallet")
     await expect(page.get_by_role("button", name="Try again")).to_be_visible()
 
 
 async def test_error_of_a_node_is_not_called_declined(desk, person):
     refused = {"eth_signTypedData_v4": (-32603, "transaction rejected by the pool")}
-    _, page = await offered(desk, person, InjectedEvmWallet(desk.chain, refuses=refused))
-    await pay(page).click()
+    _, page = await open_options(desk, person, InjectedEvmWallet(desk.chain, refuses=refused))
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("rejected by the pool")
 
 
 async def test_a_wallet_that_has_another_account_by_now_signs_nothing(desk, person):
     purse = InjectedEvmWallet(desk.chain)
-    payment_id, page = await offered(desk, person, purse)
+    payment_id, page = await open_options(desk, person, purse)
     purse.wallet = EvmTestWallet()
-    await pay(page).click()
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("uses a different account")
     assert "eth_signTypedData_v4" not in purse.methods
     await page.get_by_role("button", name="Try again").click()
-    await pay(page).click()
-    await paid(desk, page, payment_id)
+    await get_pay_button(page).click()
+    await assert_paid(desk, page, payment_id)
 
 
 async def test_wallet_that_changes_its_account_gets_options_of_the_new_account(desk, person):
     purse = InjectedEvmWallet(desk.chain)
-    _, page = await offered(desk, person, purse)
+    _, page = await open_options(desk, person, purse)
     before = await page.locator(".account").inner_text()
     purse.wallet = EvmTestWallet()
     await page.evaluate("() => window.purseChanged()")
     await expect(page.locator("#step")).to_contain_text("uses a different account")
-    await expect(pay(page)).to_be_visible()
+    await expect(get_pay_button(page)).to_be_visible()
     assert await page.locator(".account").inner_text() != before
 
 
 async def test_a_wallet_that_lies_about_its_account_pays_nothing(desk, person):
     purse = InjectedEvmWallet(desk.chain, signer=EvmTestWallet())
-    payment_id, page = await offered(desk, person, purse)
+    payment_id, page = await open_options(desk, person, purse)
     person.complaints.clear()
-    await pay(page).click()
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("does not match this payment")
     assert (await desk.rest.status(payment_id))["status"] == "requires_action"
     assert re.fullmatch("Failed to load resource.* 400 .*", person.complaints.pop())
@@ -427,7 +414,7 @@ async def test_a_wallet_that_lies_about_its_account_pays_nothing(desk, person):
 
 async def test_an_answer_that_comes_too_late_is_not_used(desk, person):
     purse = InjectedEvmWallet(desk.chain)
-    payment_id, page = await offered(desk, person, purse)
+    payment_id, page = await open_options(desk, person, purse)
     sign = purse.wallet.sign
 
     def slowly(typed_data):
@@ -435,7 +422,7 @@ async def test_an_answer_that_comes_too_late_is_not_used(desk, person):
         return sign(typed_data)
 
     purse.wallet.sign = slowly
-    await pay(page).click()
+    await get_pay_button(page).click()
     await expect(page.get_by_role("heading", name="Payment expired")).to_be_visible()
     assert (await desk.rest.status(payment_id))["status"] == "expired"
     # the answer may arrive before or after the page learns of the end
@@ -446,14 +433,14 @@ async def test_an_answer_that_comes_too_late_is_not_used(desk, person):
 
 async def test_signature_is_reused_after_a_lost_connection(desk, person):
     purse = InjectedEvmWallet(desk.chain)
-    payment_id, page = await offered(desk, person, purse)
+    payment_id, page = await open_options(desk, person, purse)
     await page.route("**/confirm", lambda route: route.abort())
-    await pay(page).click()
+    await get_pay_button(page).click()
     await expect(page.locator("#step")).to_contain_text("payment service cannot be reached")
     assert "ERR_FAILED" in person.complaints.pop()
     await page.unroute("**/confirm")
     await page.get_by_role("button", name="Try again").click()
-    await paid(desk, page, payment_id)
+    await assert_paid(desk, page, payment_id)
     assert purse.methods.count("eth_signTypedData_v4") == 1
 
 
@@ -493,7 +480,7 @@ async def test_hostile_wallet_text_is_shown_as_text(desk, person):
         icon="javascript:alert(1)",
         refuses={"eth_requestAccounts": (-1, HOSTILE_TEXT)},
     )
-    _, page = await met(desk, person, purse)
+    _, page = await find_wallet(desk, person, purse)
     await expect(page.locator("#wallets img")).to_have_count(0)
     await page.get_by_role("button", name="alert(1)").click()
     await expect(page.locator("#step")).to_contain_text("<img src=x onerror='alert(2)'>")

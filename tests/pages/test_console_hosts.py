@@ -157,6 +157,7 @@ async def test_every_form_that_must_be_guarded_is():
         *("new", "cancel", "simulate"),
         *("pause", "replay", "replay-since"),
         *("notes", "delete", "restore"),
+        *("branding", "preview"),
     }
     assert set(routes.OPERATOR_WRITES) - routes.OPERATOR_FRESH_PATHS == {
         "/console/webhooks/{endpoint_id}/pause",

@@ -53,7 +53,7 @@ async def test_status_page_shows_hours_of_nodes_and_no_key_of_their_addresses(de
     figures = await operator.get(NODES)
     assert figures.status == 200
     assert "Nodes of Own" in figures.text
-    assert re.search(r"<td class=\"r\">\d+\.\d %</td>", figures.text)
+    assert re.search(r"<td class=\"r\">\d+\.\d\s%</td>", figures.text)
     for text in (page, figures.text):
         assert "secret-key" not in text
 

@@ -122,7 +122,7 @@ async def test_the_operators_console_is_for_this_machine(operator):
 async def test_paused_endpoints_are_counted_beside_their_page(desk, operator):
     tenant = await desk.tenant()
     await operator.sign_in(token(desk))
-    pattern = r'Webhooks<small class="count">(\d+)<'
+    pattern = r'Webhooks<small class="count"><span aria-hidden="true">(\d+)<'
     before = re.search(pattern, (await operator.get("/console")).text)
     created = await desk.ask(
         "POST", "/v1/webhook-endpoints", tenant.headers, {"url": "https://shop.example/hooks"}

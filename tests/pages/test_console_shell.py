@@ -138,7 +138,7 @@ async def test_frame_is_usable_on_a_phone(desk, browser, theme):
             await page.goto(f"{get_origin(page)}/console/{path}")
             assert await list_violations(page) == []
             assert await page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-        await page.get_by_role("button", name="Switch to", exact=False).click()
+        await page.get_by_role("button", name="Switch", exact=False).click()
         await expect(page.locator(".top .pill.warn")).to_be_visible()
         # the drawer, and the merchants in it
         await page.get_by_role("button", name="Menu").click()

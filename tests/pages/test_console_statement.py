@@ -59,7 +59,7 @@ async def test_statement_shows_the_month_and_its_file_adds_up(shop, person, mont
     merchant = shop.tenant.merchant.id
     page = await person.get(f"{PATH}?month={month}&merchant={merchant}")
     assert page.status == 200
-    assert f"Statement {month}" in page.text
+    assert f"Statement <bdi>{month}</bdi>" in page.text
     assert merchant in page.text
     # an asset is identified in full on paper
     assert DOLLAR.lower() in page.text.lower()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -26,6 +27,7 @@ from florin_server.accounts.store.console_views import SavedView
 from florin_server.base.clock import TestClock
 from florin_server.domain.accounts.account import ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind
+from florin_server.domain.ledger.accounts import LedgerAccountKind
 from florin_server.domain.payments.payment import Merchant
 from florin_server.money.ledger.service.owed import MerchantBalance
 from florin_server.web import render
@@ -45,6 +47,7 @@ from florin_server.web.console.figures import (
     list_outcomes,
     list_token_shares,
 )
+from florin_server.web.console.languages import load_script_texts
 from florin_server.web.console.list_controls import build_controls
 from florin_server.web.console.listing import PaymentFilters, build_csv
 from florin_server.web.console.operator import health
@@ -55,20 +58,20 @@ from florin_server.web.console.shell import Shell, SignedInKey
 from florin_server.web.console.timeline import list_steps, list_traced_steps
 from florin_server.web.console.undo import UndoOffer
 from florin_server.web.console.view import Formatter
-from florin_server.web.language import get_translations
+from florin_server.web.language import LANGUAGES, Translations, get_translations
 from google.protobuf.descriptor import FieldDescriptor as Field
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from tests.support.page_texts import HOSTILE_MARKUP, ParsedPage
 
 NOW_US = 1_800_000_000_000_000
-FORMATTER = Formatter(
-    SimpleNamespace(
-        find_asset=lambda _: None,
-        list_assets=lambda **_: {},
-        clock=TestClock(NOW_US),
-    )
+TEXTS = get_translations("en", "console")
+APP = SimpleNamespace(
+    find_asset=lambda _: None,
+    list_assets=lambda **_: {},
+    clock=TestClock(NOW_US),
 )
+FORMATTER = Formatter(APP, TEXTS)
 _SCALAR = {Field.CPPTYPE_BOOL: True, Field.CPPTYPE_DOUBLE: 1.5, Field.CPPTYPE_FLOAT: 1.5}
 
 
@@ -99,16 +102,16 @@ def _value(field):
     return _SCALAR.get(field.cpp_type, 7)
 
 
-def _overview(word: str, listed) -> dict:
+def _overview(word: str, listed, texts: Translations) -> dict:
     """Return the values of the overview."""
-    totals = compute_totals(listed.data, NOW_US, 7)
+    totals = compute_totals(texts, listed.data, NOW_US, 7)
     return {
-        "figures": build_key_figures(listed.data, listed.data, {}, totals[0]),
-        "volume": build_volume_chart(listed.data, NOW_US, 7, totals[0].key),
+        "figures": build_key_figures(texts, listed.data, listed.data, {}, totals[0]),
+        "volume": build_volume_chart(texts, listed.data, NOW_US, 7, totals[0].key),
         "unit": totals[0].key,
-        "times": build_time_charts(listed.data, {}, NOW_US, 7),
-        "outcomes": list_outcomes(listed.data),
-        "tokens": list_token_shares(listed.data, 1),
+        "times": build_time_charts(texts, listed.data, {}, NOW_US, 7),
+        "outcomes": list_outcomes(texts, listed.data),
+        "tokens": list_token_shares(texts, listed.data, 1),
         "totals": totals,
         "todo": filled(webhook_pb2.ListWebhookEndpointsResponse(), word).endpoints,
         "recent": listed.data,
@@ -121,7 +124,7 @@ def _overview(word: str, listed) -> dict:
     }
 
 
-def merchants(word: str) -> dict[str, dict]:
+def merchants(word: str, texts: Translations = TEXTS) -> dict[str, dict]:
     """Return the values of the merchants' pages."""
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
     payment = filled(merchant_pb2.PaymentDetail(), word)
@@ -141,14 +144,14 @@ def merchants(word: str) -> dict[str, dict]:
             "response": listed,
             "merchants": own.merchants,
             "partners": (),
-            **_lists(word),
+            **_lists(word, texts),
             **_views(word),
         },
-        "merchant/overview": _overview(word, listed),
+        "merchant/overview": _overview(word, listed, texts),
         "merchant/payment": {
             "payment": payment,
             "steps": list_steps(
-                FORMATTER,
+                Formatter(APP, texts),
                 filled(payment_pb2.ListPaymentEventsResponse(), word).events,
                 payment.refunds,
             ),
@@ -161,7 +164,7 @@ def merchants(word: str) -> dict[str, dict]:
             "explorer": word,
             "receipt": word,
             "code": word,
-            "pills": list_payment_pills(),
+            "pills": list_payment_pills(texts),
             "outcomes": {"succeeded": 1},
             "rest": payment.refunded,
             "notes": _notes(word),
@@ -182,7 +185,7 @@ def merchants(word: str) -> dict[str, dict]:
             "assets": {word: word},
             "path": "/x",
         },
-        "audit": _audit(word),
+        "audit": _audit(word, texts),
         **_messages(word, listed),
         **_webhooks(word),
     }
@@ -210,7 +213,7 @@ def _messages(word: str, listed: listing_pb2.ListPaymentsResponse) -> dict[str, 
         "merchant/sessions": {"problem": word, "ended": True, "limit": 4},
         "switched": {"owner": word},
         "search": {"text": word, "rows": listed.data},
-        "error": {"message": word, "request_id": word},
+        "error": {"message": word, "request_id": word, "sign": "alert"},
         "confirm": {
             "question": ActionConfirmation(word, word, word, ((word, word),), word, word),
             "fields": [(word, word)],
@@ -228,7 +231,7 @@ def _notes(word: str) -> list:
     ]
 
 
-def _audit(word: str) -> dict:
+def _audit(word: str, texts: Translations) -> dict:
     entries = filled(audit_pb2.ListAuditEntriesResponse(), word).entries
     return {
         "entries": [(entry, word, path) for entry in entries for path in ("", word)],
@@ -274,13 +277,13 @@ def _webhooks(word: str) -> dict[str, dict]:
     }
 
 
-def _lists(word: str) -> dict:
+def _lists(word: str, texts: Translations) -> dict:
     choices = {"statuses": ("failed",), "networks": [word], "tokens": [word]}
     query = group_fields(
         [(name, word) for name in ("from", "reference", "merchant", "token", "cursor")]
     )
     filters = PaymentFilters(query)
-    controls = build_controls(filters, {"succeeded": 7})
+    controls = build_controls(texts, filters, {"succeeded": 7})
     return {"filters": filters, "choices": choices, "path": "/console/payments", **controls}
 
 
@@ -301,7 +304,7 @@ def _books(word: str) -> dict:
     return {
         "groups": [
             LedgerGroup(
-                word,
+                LedgerAccountKind.WALLET,
                 [BalanceLine(word, word, word), BalanceLine(word, word, word, 2, word)],
                 [BalanceLine("", word, word)],
             )
@@ -314,7 +317,7 @@ def _books(word: str) -> dict:
     }
 
 
-def operators(word: str) -> dict[str, dict]:
+def operators(word: str, texts: Translations = TEXTS) -> dict[str, dict]:
     """Return the values of the operator's pages."""
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
     traced = filled(trace_pb2.TracePaymentResponse(), word)
@@ -324,16 +327,21 @@ def operators(word: str) -> dict[str, dict]:
     history = filled(system_pb2.ListNodeHistoryResponse(), word).nodes
     partners = filled(partner_pb2.ListPartnersResponse(), word).partners
     return {
-        "payments": {"response": listed, "merchants": (), "partners": partners, **_lists(word)},
-        "audit": _audit(word),
+        "payments": {
+            "response": listed,
+            "merchants": (),
+            "partners": partners,
+            **_lists(word, texts),
+        },
+        "audit": _audit(word, texts),
         "operator/status": {
             "system": system,
-            "alarms": list_alarms(FORMATTER, system),
+            "alarms": list_alarms(Formatter(APP, texts), system),
             "executors": executors,
-            "pills": {word: health.find_chain_pill(system.chains[0], executors)},
-            "strips": {word: [health.build_strip(node, NOW_US) for node in history]},
+            "pills": {word: health.find_chain_pill(texts, system.chains[0], executors)},
+            "strips": {word: [health.build_strip(texts, node, NOW_US) for node in history]},
             "node_paths": {word: health.build_nodes_path(word)},
-            "gauges": health.build_gauges(system, executors),
+            "gauges": health.build_gauges(texts, system, executors),
             "coins": {word: balances},
             "burn": balances,
         },
@@ -341,7 +349,9 @@ def operators(word: str) -> dict[str, dict]:
         "operator/payment": {
             "payment": traced.payment,
             "partner": word,
-            "steps": list_traced_steps(FORMATTER, traced.events, traced.payment.refunds),
+            "steps": list_traced_steps(
+                Formatter(APP, texts), traced.events, traced.payment.refunds
+            ),
             "explorer": word,
             "transactions": traced.transactions,
             "notes": _notes(word),
@@ -388,17 +398,24 @@ def page(console: str, template: str, word: str) -> ParsedPage:
     )
 
 
-def render_values(console: str, template: str, values: dict, word: str) -> ParsedPage:
+def render_values(
+    console: str, template: str, values: dict, word: str, texts: Translations = TEXTS
+) -> ParsedPage:
     common = {
         "config": SimpleNamespace(
-            name=console, groups=(NavGroup(word, (NavLink("/console", word, "home", True),)),)
+            name=console,
+            groups=(NavGroup("nav.money", (NavLink("/console", "nav.payments", "home", True),)),),
         ),
         "session": SimpleNamespace(holder=word, live=True),
         "shell": _shell(word),
         "chosen_merchant": word,
         "title": word,
-        "texts": get_translations("en", "site"),
-        "formatter": FORMATTER,
+        "texts": texts,
+        "script_texts": load_script_texts(texts.language),
+        "here": "/console",
+        "return_query": f"q={word}",
+        "languages_shown": True,
+        "formatter": Formatter(APP, texts),
         "csrf": word,
         "form_id": lambda: word,
         "request_path": word,
@@ -462,3 +479,19 @@ def test_a_file_has_no_cell_that_computes():
 )
 def test_times_for_programs_have_as_many_digits_each_time(nanos, text):
     assert FORMATTER.iso(Timestamp(seconds=NOW_US // 1_000_000, nanos=nanos)) == text
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+@pytest.mark.parametrize(("console", "template"), PAGES)
+def test_each_page_is_complete_in_each_language(console, template, language):
+    """No message is missing, none has an unfilled value, and none is left in English."""
+    texts = get_translations(language, "console")
+    values = (merchants if console == "merchant" else operators)("Zephyr", texts)[template]
+    shown = render_values(console, template, values, "Zephyr", texts)
+    assert f'<html lang="{language}" dir="{texts.direction}">' in shown.source
+    visible = shown.source[: shown.source.index('id="texts"')]
+    assert not re.search(r"\{\w+\}", visible)
+    words = {"Sign out", "Skip to the content", "Status", "Amount", "Created", "Continue", "Search"}
+    same = {"Status"} if language == "de" else set()
+    left = {text.strip() for text in shown.texts} & words
+    assert left <= same or language == "en"

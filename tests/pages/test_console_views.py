@@ -61,7 +61,7 @@ async def test_views_are_text_and_bounded(desk, person):
         ({"name": "a\nb"}, "name must have"),
         ({"name": "a", "query": ""}, "filters must not be empty"),
         ({"name": "a", "query": "cursor=x&unknown=1"}, "filters must not be empty"),
-        ({"name": "a", "query": "status=unknown"}, "status is unknown"),
+        ({"name": "a", "query": "status=unknown"}, "unknown choice: status"),
         ({"name": "a", "query": f"reference={'x' * 500}"}, "filters must have at most"),
     ):
         result = await person.fill(FAILED, VIEWS, **values)

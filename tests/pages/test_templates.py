@@ -166,7 +166,7 @@ def test_missing_template_value_raises_an_error():
         render.render_page(
             "notice.html", 404, (), texts=get_translations("en", "error"), bare=False
         )
-    with pytest.raises(UndefinedError, match="has no attribute .merchant"):
+    with pytest.raises(UndefinedError, match="has no attribute .status"):
         render.render_page(
             "payments/checkout.html", 200, (), texts=get_translations("en", "checkout"), payment={}
         )

@@ -1,1 +1,1 @@
-"""`make screenshots`: pictures of every state of the hosted pages, for people and documents."""
+"""`make screenshots`: pictures of pages for documents, and sheets of every state for tests."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from PIL import Image
 from playwright.async_api import Browser, Page
 
 from tests.screenshots.fonts import alike
+from tests.screenshots.page_state import PageState
 from tests.screenshots.picture import Picture
+from tests.screenshots.sheet import HEIGHT, is_stored, photograph
 from tests.screenshots.stable_values import calm
 from tests.support.browser import open_visitor
 from tests.support.service_harness import START_S
@@ -60,6 +63,60 @@ async def shot(
         # browsers report answers that are refusals
         person.complaints.clear()
         return image
+
+
+@asynccontextmanager
+async def open_state(
+    browser: Browser, stage: Any, state: PageState, spoil: Spoil | None = None
+) -> AsyncIterator[Page]:
+    """Open a page in a state; fail at the end if a script or the policy reported an error."""
+    context = {
+        "viewport": {"width": state.looks[0][0], "height": HEIGHT},
+        "locale": state.language,
+        "timezone_id": "UTC",
+        "reduced_motion": "reduce",
+        "java_script_enabled": state.has_scripts,
+        "has_touch": state.is_phone,
+        "is_mobile": state.is_phone,
+    }
+    async with open_visitor(browser, **context) as person:
+        page = await person.tab()
+        page.set_default_timeout(_PATIENCE_MS)
+        await page.clock.set_fixed_time(START_S * 1000)
+        if spoil is not None:
+            await spoil(page)
+        await state.reach(stage, page)
+        yield page
+        # browsers report answers that are refusals, and lost connections
+        person.complaints[:] = [
+            complaint
+            for complaint in person.complaints
+            if not complaint.startswith("Failed to load resource")
+        ]
+
+
+async def take_sheets(
+    states: Sequence[PageState], folder: Path
+) -> AsyncIterator[tuple[PageState, Image.Image]]:
+    """Yield states, and their pages in every look; the folder is for temporary files."""
+    async with alike(folder) as browser:
+        for number, (stage, there) in enumerate(groupby(states, key=lambda state: state.stage)):
+            async with stage(folder / f"stage_{number}") as opened:
+                for state in there:
+                    async with open_state(browser, opened, state) as page:
+                        yield state, await _photograph_still(page, state)
+
+
+async def _photograph_still(page: Page, state: PageState) -> Image.Image:
+    before = await photograph(page, state.looks)
+    if is_stored(before, state):
+        return before
+    for _ in range(_LOOKS_MAX):
+        now = await photograph(page, state.looks)
+        if now == before:
+            return now
+        before = now
+    raise AssertionError(f"{page.url} does not stand still")
 
 
 async def _still(page: Page) -> Image.Image:

@@ -1,4 +1,4 @@
-"""Pictures of the checkout page, the landing page and error pages."""
+"""Pictures of the checkout page and the landing page."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from playwright.async_api import Page
 
 from tests.screenshots.picture import Picture, Reach
-from tests.support.checkout_states import STATES, reach_state
+from tests.support.checkout_states import reach_state
 from tests.support.injected_wallets import InjectedEvmWallet
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.wallet import EvmTestWallet
@@ -50,21 +50,10 @@ async def _options(desk: ServiceHarness, page: Page) -> None:
     await page.get_by_role("button", name=re.compile("^Pay ")).wait_for()
 
 
-async def _no_wallet(desk: ServiceHarness, page: Page) -> None:
-    """Show what the page offers if no wallet is found."""
-    await _state("requires_action")(desk, page)
-    await page.locator("#choose").click()
-    await page.get_by_role("button", name="Look again").wait_for()
-
-
 PICTURES = (
-    *(Picture(f"checkout_{state}", stage, _state(state)) for state in STATES),
-    Picture("checkout_options", stage, _options),
+    Picture("checkout_requires_action", stage, _state("requires_action")),
     Picture("checkout_desktop", stage, _state("requires_action"), width=DESKTOP_WIDE),
-    Picture("checkout_wallets_none", stage, _no_wallet),
-    Picture("checkout_dark", stage, _state("requires_action"), scheme="dark"),
-    Picture("checkout_ar", stage, _state("requires_action"), language="ar"),
+    Picture("checkout_succeeded", stage, _state("succeeded")),
+    Picture("checkout_options", stage, _options),
     Picture("first_page", stage, _path("/")),
-    Picture("nothing_here", stage, _path("/nothing/here")),
-    Picture("console_login", stage, _path("/console")),
 )

@@ -7,19 +7,44 @@
     .replace(/\b(0x|eip155:\d+)((?:[0-9a-fA-F]{4,})?(?:…[0-9a-fA-F]{4,6})?)(?![0-9a-zA-Z])/g, named)
     .replace(/\b()([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b/g, named)
     .replace(/\b()([0-9a-f]{24})\b/g, named)
+    // ids of signing keys, which are hashes in base64url
+    .replace(/(?<![\w-])[\w-]{43}(?![\w-])/g, (key) => named("", "", key.replaceAll("-", "_")))
+    .replace(/\b(whpk_)([0-9a-zA-Z+/]{3,}…[0-9a-zA-Z+/]{3,6})(?==)/g, named)
+    // ages of seconds, which pages count on
+    .replace(/^(now|\d+ s ago)$/, "9 s ago")
     // coins less gas
     .replace(/\.(?!\d{3}0{15})\d{18}(?=\s)/g, ".004917866000000000")
     .replace(/\.\d{7,17}(?=\s*tETH)/g, ".004917866")
     .replace(/Florin \d+\.\d+\S*[0-9a-z]/g, "Florin 1.0.0");
 
-  // lists in the order of such ids are sorted by their other texts
   const textsOf = function* (within) {
     const texts = document.createTreeWalker(within, NodeFilter.SHOW_TEXT);
     while (texts.nextNode()) yield texts.currentNode;
   };
+  // a page that was calmed already is not changed again
+  const { known, order, done } = (window.calmed ??= { known: new Map(), order: new Map(), done: new WeakMap() });
+  // of the same length, and different for each id
+  const alike = (prefix, body) => {
+    const number = known.get(body) ?? known.set(body, known.size + 1).size;
+    const digit = (place) => (((place + 3) * (number * 7 + 5) + (number >> 4)) % 16).toString(16);
+    return prefix + Array.from(body, (sign, place) => ("…-".includes(sign) ? sign : digit(place))).join("");
+  };
+  const named = (_, prefix, body) => alike(prefix, body);
+
+  // ids of a list that has its own order are numbered first: they order the rows that name them
+  const numbered = (_, prefix, body) => {
+    const replacement = alike("", body);
+    for (const id of [body, replacement]) order.set(id, known.get(body));
+    return replacement;
+  };
+  for (const list of document.querySelectorAll("[aria-label=Partners]")) {
+    for (const text of textsOf(list)) if (!done.has(text)) calm(text.nodeValue, numbered);
+  }
+
+  // lists in the order of such ids are sorted by their other texts
   const key = (one) => {
     const said = Array.from(textsOf(one)).filter((text) => !text.parentElement.matches(ids));
-    return calm(said.map((text) => text.nodeValue).join(" "), "");
+    return calm(said.map((text) => text.nodeValue).join(" "), (_, prefix, body) => order.get(body) ?? "");
   };
   for (const list of lists) {
     const found = Array.from(document.querySelectorAll(list), (one) => ({ one, key: key(one) }));
@@ -32,15 +57,6 @@
     found.forEach(({ one }, at) => places[at].replaceWith(one));
   }
 
-  // a page that was calmed already is not changed again
-  const { known, done } = (window.calmed ??= { known: new Map(), done: new WeakMap() });
-  // of the same length, and different for each id
-  const alike = (prefix, body) => {
-    const number = known.get(body) ?? known.set(body, known.size + 1).size;
-    const digit = (place) => (((place + 3) * (number * 7 + 5) + (number >> 4)) % 16).toString(16);
-    return prefix + Array.from(body, (sign, place) => ("…-".includes(sign) ? sign : digit(place))).join("");
-  };
-  const named = (_, prefix, body) => alike(prefix, body);
   for (const text of textsOf(document.body)) {
     const around = text.parentElement;
     if (around.matches("script, style") || done.get(text) === text.nodeValue) continue;

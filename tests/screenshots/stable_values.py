@@ -20,13 +20,13 @@ _LINK = f"{_HOST}/pay_9cf258be147ad0369cf258be147"
 _IDS = ", ".join(
     (
         ".side-foot code",
-        *(f"[aria-label=Keys] {item}" for item in ("th code", "button span")),
+        *(f"[aria-label='API keys'] {item}" for item in ("th code", "button span")),
     )
 )
 
 # lists in the order of ids
 _LISTS = (
-    *("[aria-label=Keys] tbody tr", "[aria-label=Wallets] tbody tr"),
+    *("[aria-label='API keys'] tbody tr", "[aria-label=Wallets] tbody tr"),
     *("[aria-label='Your wallets'] tbody tr", "[aria-label='Relayers and treasuries'] tbody tr"),
 )
 

@@ -25,7 +25,23 @@ _HOME = npm.BUILD / "pages"
 _INSTALL_S = 240
 # WCAG 2.2 AA and axe's best practices
 _RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
-_AUDIT = "rules => axe.run(document, {runOnly: {type: 'tag', values: rules}})"
+_AUDIT = (
+    "rules => axe.run(document, {resultTypes: ['violations'], "
+    "runOnly: {type: 'tag', values: rules}})"
+)
+
+# elements that are drawn by another: a radio button by its card, a link by its row
+_FOCUS = """() => {
+    const element = document.activeElement;
+    const shown = element.type === "radio" ? element.closest("label")
+        : element.matches("a.cover") ? element.closest("tr") : element;
+    const { outlineStyle, outlineWidth } = getComputedStyle(shown);
+    const box = shown.getBoundingClientRect();
+    const isInView = box.width > 0 && box.bottom > 0 && box.top < innerHeight;
+    const isOutlined = outlineStyle === "solid" && parseFloat(outlineWidth) >= 2;
+    const label = element.labels?.[0]?.innerText ?? element.getAttribute("aria-label");
+    return [label ?? element.innerText, element !== document.body && isInView && isOutlined];
+}"""
 
 
 def get_program() -> str:
@@ -140,3 +156,10 @@ async def list_violations(page: Page) -> list[str]:
         f"({', '.join(str(node['target']) for node in violation['nodes'])})"
         for violation in result["violations"]
     ]
+
+
+async def read_visible_focus(page: Page) -> str:
+    """Return the text or label of the focused element; fail if its focus cannot be seen."""
+    name, is_visible = await page.evaluate(_FOCUS)
+    assert is_visible, f"the focus of {name!r} is not visible"
+    return " ".join(name.split())

@@ -15,7 +15,7 @@ HOSTILE = """</script><script>alert(1)</script>"'&<b onclick='x'>{{ 7 * 7 }}"""
 ENTRY = "console.localhost"
 OWN = {"Sec-Fetch-Site": "same-origin"}
 _HIDDEN = re.compile(r'<input type="hidden" name="(\w+)" value="([^"]*)">')
-_TYPED = re.compile(r"type the merchant.s name: <bdi>([^<]*)</bdi>")
+_TYPED = re.compile(r'<label for="typed">[^<]*<bdi>([^<]*)</bdi>')
 _FORM = re.compile(r'<form method="post" action="([^"]+)".*?</form>', re.DOTALL)
 
 
@@ -49,12 +49,14 @@ class ConsoleResponse:
 class ConsoleUser:
     """A visitor of the console at `base`; `cookie` is the session's, as it came.
 
+    `language_cookie` is the one of a chosen language.
     `host` is the name that it is at, because only browsers resolve names below `localhost`.
     """
 
     session: aiohttp.ClientSession
     base: str
     cookie: str = ""
+    language_cookie: str = ""
     host: str = ENTRY
     cookies_received: list[str] = field(default_factory=list)
 
@@ -63,7 +65,8 @@ class ConsoleUser:
     ) -> ConsoleResponse:
         """Send one request; redirects are not followed."""
         at = f"{self.host}:{urlsplit(self.base).port}"
-        stored = {"Cookie": self.cookie} if self.cookie else {}
+        cookies = "; ".join(filter(None, (self.cookie, self.language_cookie)))
+        stored = {"Cookie": cookies} if cookies else {}
         sent = {"Host": at, **stored, **(headers or {})}
         url = URL(self.base + path, encoded=True)
         async with self.session.request(
@@ -71,7 +74,11 @@ class ConsoleUser:
         ) as answer:
             for output in answer.headers.getall("Set-Cookie", ()):
                 self.cookies_received.append(output)
-                self.cookie = output.partition(";")[0]
+                cookie = output.partition(";")[0]
+                if cookie.startswith("florin_language="):
+                    self.language_cookie = cookie
+                else:
+                    self.cookie = cookie
             return ConsoleResponse(answer.status, answer.headers, await answer.text())
 
     async def get(self, path: str) -> ConsoleResponse:

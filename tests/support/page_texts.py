@@ -32,7 +32,8 @@ class ParsedPage(HTMLParser):
         super().__init__()
         self.tags: list[tuple[str, ...]] = []
         self.texts: list[str] = []
-        self.feed(page.decode())
+        self.source = page.decode()
+        self.feed(self.source)
         self.close()
 
     def handle_starttag(self, tag, attrs):

@@ -1,8 +1,9 @@
 """Texts of pages in the language of their reader, with amounts and times as it writes them.
 
-The texts are gettext catalogs, `locale/<language>/LC_MESSAGES/florin.po`. A message id is a key,
-and its context is the noun of the page; pages share the messages of `site`. Values that a text is
-filled with are escaped and isolated, so that a name in right-to-left script reorders nothing else.
+The texts are gettext catalogs in `locale/<language>/LC_MESSAGES`: `console.po` of the consoles, and
+`florin.po` of all other pages. A message id is a key, and its context is the noun of the page;
+pages share the messages of `site`. Values that a text is filled with are escaped and isolated, so
+that a name in right-to-left script reorders nothing else.
 """
 
 from __future__ import annotations
@@ -11,14 +12,14 @@ import functools
 import io
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from decimal import Decimal, localcontext
 from gettext import GNUTranslations, NullTranslations
 from pathlib import Path
 from typing import Final, NoReturn
 
 from babel import Locale
-from babel.dates import format_date, format_datetime, format_timedelta
+from babel.dates import format_date, format_datetime, format_skeleton, format_timedelta
 from babel.messages.catalog import Catalog
 from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po
@@ -31,6 +32,9 @@ from markupsafe import Markup, escape
 # languages translated. The English texts are a catalog like the others.
 _FOLDER: Final = Path(__file__).with_name("locale")
 _SHARED: Final = "site"
+# pages of buyers need no text of the consoles, which are most of all texts
+_SHARED_CATALOG: Final = "florin"
+_OWN_CATALOGS: Final = frozenset({"console"})
 # named in their own language; the first is the default
 LANGUAGES: Final[Mapping[str, str]] = {
     "en": "English",
@@ -72,18 +76,23 @@ class Translations:
     direction: str
 
     @classmethod
-    def from_catalog(cls, language: str, noun: str, catalog: Catalog) -> Translations:
-        """Return the messages of a noun in a catalog, with those that all pages share."""
+    def from_catalog(
+        cls, language: str, noun: str, catalog: Catalog, shared: Catalog | None = None
+    ) -> Translations:
+        """Return the messages of a noun in a catalog, with those that all pages share.
+
+        `shared` is the catalog of the shared messages, if it is another one.
+        """
         texts = {
             message.id: str(message.string)
-            for message in catalog
+            for message in (*(shared or ()), *catalog)
             if message.context in {_SHARED, noun} and isinstance(message.id, str)
         }
         escaped = {key: escape(text) for key, text in texts.items()}
         direction = _get_locale(language).text_direction
         return cls(language, noun, texts, escaped, _compile(catalog), direction)
 
-    def say(self, key: str, **values: object) -> Markup:
+    def say(self, key: str, /, **values: object) -> Markup:
         """Return a text as markup; its values are escaped, each isolated from what is around it."""
         text = self.escaped[key]
         if not values:
@@ -92,7 +101,7 @@ class Translations:
         # all of it is escaped by now: markup's own way to format would do that again
         return Markup(str.format(text, **isolated))  # noqa: S704  (escaped)
 
-    def plain(self, key: str, **values: object) -> str:
+    def plain(self, key: str, /, **values: object) -> str:
         """Return a text without markup, for titles and attributes."""
         return self.texts[key].format(**values)
 
@@ -116,8 +125,15 @@ class Translations:
 
     def format_date(self, at_s: int) -> str:
         """Return the day of a point in time, in UTC."""
-        at = datetime.fromtimestamp(at_s, UTC)
-        return format_date(at.date(), "medium", locale=_get_locale(self.language))
+        return self.format_calendar_day(datetime.fromtimestamp(at_s, UTC).date())
+
+    def format_calendar_day(self, day: date) -> str:
+        """Return a day with its year."""
+        return format_date(day, "medium", locale=_get_locale(self.language))
+
+    def format_day(self, day: date, *, with_month: bool) -> str:
+        """Return a day of the year as a short label, if need be without its month."""
+        return _format_day(self.language, day, "MMMd" if with_month else "d")
 
     def format_duration(self, seconds: int) -> str:
         """Return a duration in its largest unit, rounded: "1 hour"."""
@@ -135,9 +151,9 @@ def get_translations(language: str, noun: str) -> Translations:
     return _load_translations(language if language in LANGUAGES else _DEFAULT, noun)
 
 
-def get_catalog_path(language: str) -> Path:
-    """Return the path of the catalog of a language."""
-    return _FOLDER / language / "LC_MESSAGES" / "florin.po"
+def get_catalog_path(language: str, name: str = _SHARED_CATALOG) -> Path:
+    """Return the path of a catalog of a language."""
+    return _FOLDER / language / "LC_MESSAGES" / f"{name}.po"
 
 
 def read_catalog(source: io.BufferedIOBase) -> Catalog:
@@ -193,6 +209,11 @@ def _format_time(language: str, at_s: int) -> str:
 
 
 @functools.lru_cache(_CACHE_SIZE)
+def _format_day(language: str, day: date, skeleton: str) -> str:
+    return format_skeleton(skeleton, day, locale=_get_locale(language))
+
+
+@functools.lru_cache(_CACHE_SIZE)
 def _format_duration(language: str, seconds: int) -> str:
     return str(format_timedelta(seconds, threshold=1, locale=_get_locale(language)))
 
@@ -204,18 +225,21 @@ def _get_locale(language: str) -> Locale:
 
 @functools.cache
 def _load_translations(language: str, noun: str) -> Translations:
-    return Translations.from_catalog(language, noun, _load_catalog(language))
+    shared = _load_catalog(language, _SHARED_CATALOG)
+    if noun in _OWN_CATALOGS:
+        return Translations.from_catalog(language, noun, _load_catalog(language, noun), shared)
+    return Translations.from_catalog(language, noun, shared)
 
 
-# read when a language is first used: 2 to 6 ms, against a build step or binary files to keep equal
+# read when a language is first used: 2 to 20 ms, against a build step or binary files to keep equal
 @functools.cache
-def _load_catalog(language: str) -> Catalog:
-    with get_catalog_path(language).open("rb") as source:
+def _load_catalog(language: str, name: str) -> Catalog:
+    with get_catalog_path(language, name).open("rb") as source:
         return read_catalog(source)
 
 
-# nouns of a language have one catalog
-@functools.lru_cache(len(LANGUAGES))
+# nouns of a language share a catalog
+@functools.lru_cache(len(LANGUAGES) * (1 + len(_OWN_CATALOGS)))
 def _compile(catalog: Catalog) -> GNUTranslations:
     compiled = io.BytesIO()
     write_mo(compiled, catalog)

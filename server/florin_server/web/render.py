@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
+from unicodedata import east_asian_width
 
 from grpc_rest_gateway.plain import PlainResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -40,6 +41,17 @@ def _clean_text(value: object) -> str:
     clean = escape_unsafe(text, multiline=True)
     # the replacements contain no markup
     return Markup(clean) if isinstance(text, Markup) else clean  # noqa: S704
+
+
+# letters of a small text in a drawing, in pixels
+_LETTER_WIDTH: Final = 7
+_WIDE_LETTERS: Final = frozenset("WF")
+
+
+def _estimate_width(text: str) -> int:
+    """Return about how many pixels a small text takes: drawings cannot measure it."""
+    wide = sum(east_asian_width(letter) in _WIDE_LETTERS for letter in text)
+    return _LETTER_WIDTH * (len(text) + wide)
 
 
 _FOLDER: Final = Path(__file__).with_name("templates")
@@ -92,6 +104,7 @@ def _create_environment(loader: FileSystemLoader) -> Environment:
     )
     environment.filters["tojson"] = _to_json
     # the filter of a constant is computed once, as the template is loaded
+    environment.filters["width"] = _estimate_width
     environment.filters["icon"] = glyphs.draw_icon
     return environment
 

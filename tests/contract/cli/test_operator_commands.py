@@ -180,8 +180,9 @@ def test_an_executor_is_listed_paused_and_resumed(ask_up, up, forks):
     assert len(on_solana) == 2
     for _ in range(2):
         assert ask_up("executors", "pause", executor) == [f"{executor} is paused."]
-    state, since, open_transactions = rows(ask_up("executors", "list"))[executor]
+    state, since, open_transactions, coin = rows(ask_up("executors", "list"))[executor]
     assert (state, open_transactions) == ("paused", "0")
+    assert coin.endswith("no transactions yet")
     assert re.fullmatch(MINUTE, since)
     doctor = forks("doctor", home=up.home.path)
     assert doctor.status == 1
@@ -190,7 +191,7 @@ def test_an_executor_is_listed_paused_and_resumed(ask_up, up, forks):
     )
     assert re.search(rf"^✗ eip155:31337: {paused}$", doctor.out, re.MULTILINE)
     assert ask_up("executors", "resume", executor) == [f"{executor} is running."]
-    assert rows(ask_up("executors", "list"))[executor] == ["running", "-", "0"]
+    assert rows(ask_up("executors", "list"))[executor] == ["running", "-", "0", coin]
 
 
 def test_unknown_executor_is_reported(forks, up):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 from florin.v1 import ledger_pb2
-from florin_server.domain.errors import ApiError
 from florin_server.domain.ledger import accounts
 from florin_server.web.console.fields import FormValues
 from florin_server.web.console.operator.books import (
@@ -12,6 +11,7 @@ from florin_server.web.console.operator.books import (
     list_accounts,
     summarize_balances,
 )
+from florin_server.web.console.refusals import ConsoleError
 
 USD, ETH = "eip155:1/erc20:0xa", "eip155:1/slip44:60"
 
@@ -69,5 +69,5 @@ def test_every_account_is_listed_page_by_page():
     [{"kind": "income"}, {"kind": "x"}, *({"page": item} for item in ("0", "-1", "x", "²"))],
 )
 def test_a_list_that_is_not_there_is_refused(wrong):
-    with pytest.raises(ApiError):
+    with pytest.raises(ConsoleError):
         list_accounts(books(1), form(**{"kind": "external", **wrong}))

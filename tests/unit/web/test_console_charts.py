@@ -17,8 +17,10 @@ from florin_server.web.console.figures import (
     list_outcomes,
     list_token_shares,
 )
+from florin_server.web.language import get_translations
 from google.protobuf.timestamp_pb2 import Timestamp
 
+TEXTS = get_translations("en", "console")
 DAY_S = 86_400
 NOW_S = 1_800_000_000 // DAY_S * DAY_S + 3600
 USD = money_pb2.AmountDisplay(asset_symbol="USD", decimals=2)
@@ -40,17 +42,17 @@ def row(day: int, status: str, value: int, took_s: float = 2, **more) -> listing
 
 
 def volume(rows, key: str = "iso4217/USD", days: int = 7):
-    return build_volume_chart(rows, NOW_S * 1_000_000, days, key)
+    return build_volume_chart(TEXTS, rows, NOW_S * 1_000_000, days, key)
 
 
 def times(rows, phases, days: int = 7):
-    charts = build_time_charts(rows, phases, NOW_S * 1_000_000, days)
+    charts = build_time_charts(TEXTS, rows, phases, NOW_S * 1_000_000, days)
     return {chart.name: chart for chart in charts}
 
 
 def figures(rows, previous=None, phases=None):
-    totals = compute_totals(rows, NOW_S * 1_000_000, 7)
-    shown = build_key_figures(rows, previous, phases or {}, totals[0] if totals else None)
+    totals = compute_totals(TEXTS, rows, NOW_S * 1_000_000, 7)
+    shown = build_key_figures(TEXTS, rows, previous, phases or {}, totals[0] if totals else None)
     return {figure.name: figure for figure in shown}
 
 
@@ -71,7 +73,8 @@ def test_without_payments_there_is_nothing_and_no_fault():
 def test_days_are_in_order_and_within_the_drawing(days):
     chart = volume([row(0, "SUCCEEDED", 100)], days=days)
     assert len(chart.bars) == days
-    assert [bar.day for bar in chart.bars] == sorted(bar.day for bar in chart.bars)
+    starts = (NOW_S - DAY_S * (days - 1 - place) for place in range(days))
+    assert [bar.day for bar in chart.bars] == [TEXTS.format_date(start) for start in starts]
     assert all(bar.x >= 0 and bar.x + bar.width <= 100 for bar in chart.bars)
     assert all(TOP <= bar.y <= BASE and round(bar.y + bar.height, 1) == BASE for bar in chart.bars)
     # today is not over; the first and the last day have their month
@@ -121,7 +124,7 @@ def test_no_currency_is_dropped_and_none_is_added_to_another():
         unit = amount(f"iso4217/X{place}", 100 + place)
         rows += [row(0, "SUCCEEDED", 0, fiat_amount=unit)] * (20 - place)
     rows += [row(0, "EXPIRED", 0, fiat_amount=amount("iso4217/NO", 5)), row(7, "SUCCEEDED", 7)]
-    totals = compute_totals(rows, NOW_S * 1_000_000, 7)
+    totals = compute_totals(TEXTS, rows, NOW_S * 1_000_000, 7)
     assert [(total.unit, total.payments, total.amount) for total in totals] == [
         (f"X{place}", count, f"{(100 + place) * count / 100:.2f}\u00a0X{place}")
         for place in range(7)
@@ -141,7 +144,11 @@ def test_same_ticker_on_two_networks_is_two_units():
         row(0, "SUCCEEDED", 1, fees={"total": here}),
         row(0, "SUCCEEDED", 1, fees={"total": there}),
     ]
-    fees = [total for total in compute_totals(rows, NOW_S * 1_000_000, 7) if total.name == "Fees"]
+    fees = [
+        total
+        for total in compute_totals(TEXTS, rows, NOW_S * 1_000_000, 7)
+        if total.figure == "fees"
+    ]
     assert [(total.unit, total.amount) for total in fees] == [
         ("USDC (Base)", "0.000010\u00a0USDC"),
         ("USDC (Polygon)", "0.000007\u00a0USDC"),
@@ -151,14 +158,16 @@ def test_same_ticker_on_two_networks_is_two_units():
 def test_success_rate_counts_only_ended_payments():
     rows = [row(2, "SUCCEEDED", 1), row(2, "EXPIRED", 1), row(2, "REQUIRES_ACTION", 1)]
     assert figures(rows)["Success rate"].value == "50.0"
-    shares = [(outcome.state.word, outcome.count, outcome.share) for outcome in list_outcomes(rows)]
+    shares = [
+        (outcome.state.word, outcome.count, outcome.share) for outcome in list_outcomes(TEXTS, rows)
+    ]
     assert shares == [
         *(("Paid", 1, 50.0), ("Expired", 1, 50.0)),
         *(("Cancelled", 0, 0.0), ("Failed", 0, 0.0)),
     ]
     # nothing ended, and nothing is claimed
     assert figures([row(0, "REQUIRES_ACTION", 1)])["Success rate"].value == "–"
-    assert list_outcomes([row(0, "REQUIRES_ACTION", 1)]) == []
+    assert list_outcomes(TEXTS, [row(0, "REQUIRES_ACTION", 1)]) == []
 
 
 def test_figures_change_only_against_a_period_that_is_known():
@@ -167,8 +176,8 @@ def test_figures_change_only_against_a_period_that_is_known():
     shown = figures(rows, before)
     assert (shown["Volume"].value, shown["Volume"].unit) == ("6.00", "USD")
     changes = {name: (figure.change, figure.direction) for name, figure in shown.items()}
-    assert changes["Volume"] == ("20.0 %", "up")
-    assert changes["Payments paid"] == ("100.0 %", "up")
+    assert changes["Volume"] == ("20.0\u00a0%", "up")
+    assert changes["Payments paid"] == ("100.0\u00a0%", "up")
     assert changes["Success rate"] == ("41.7 points", "up")
     assert figures([row(0, "SUCCEEDED", 250)], before)["Volume"].direction == "down"
     for unknown in (None, []):
@@ -180,7 +189,7 @@ def test_tokens_beyond_the_limit_are_one_line():
     for place in range(4):
         token = amount(f"caip19/x/T{place}", 5, 6, network_name="Base")
         rows += [row(0, "SUCCEEDED", 1, token_amount=token)] * (4 - place)
-    shares = list_token_shares([*rows, row(0, "FAILED", 1)], 2)
+    shares = list_token_shares(TEXTS, [*rows, row(0, "FAILED", 1)], 2)
     assert [(share.symbol, share.count, share.share) for share in shares] == [
         *(("T0", 4, 40.0), ("T1", 3, 30.0)),
         ("Others", 3, 30.0),
@@ -204,21 +213,38 @@ def test_time_to_finality_leaves_the_buyers_thinking_out():
     }
     shown = times(rows, phases)
     assert (shown["finality"].title, shown["pay"].title) == ("Time to finality", "Time to pay")
-    assert shown["finality"].bars[-1].labels == ["50.0 s", "95.0 s"]
+    assert shown["finality"].bars[-1].labels == ["50.0\u00a0s", "95.0\u00a0s"]
     # the higher figure is higher in the drawing
     assert shown["finality"].bars[-1].mark < shown["finality"].bars[-1].y
     finality = figures(rows, phases=phases)["Time to finality"]
-    assert (finality.value, finality.base) == ("50.0", "95.0 s for 95 of 100")
-    assert shown["pay"].bars[-1].labels == ["350.0 s", "395.0 s"]
+    assert (finality.value, finality.base) == ("50.0", "95.0\u00a0s for 95 of 100")
+    assert shown["pay"].bars[-1].labels == ["350.0\u00a0s", "395.0\u00a0s"]
 
 
 def test_fees_have_a_total_in_each_token():
     token = money_pb2.AmountDisplay(asset_symbol="tUSD", decimals=6)
     fee = {"total": {"unit": "caip19/x", "value": "62500", "display": token}}
     rows = [row(0, "SUCCEEDED", 1, fees=fee), row(0, "SUCCEEDED", 1, fees=fee)]
-    totals = compute_totals(rows, NOW_S * 1_000_000, 7)
-    assert [total.amount for total in totals if total.name == "Fees"] == ["0.125000\u00a0tUSD"]
+    totals = compute_totals(TEXTS, rows, NOW_S * 1_000_000, 7)
+    assert [total.amount for total in totals if total.figure == "fees"] == ["0.125000\u00a0tUSD"]
 
 
 def test_payments_older_than_the_range_are_left_out():
     assert {bar.height for bar in volume([row(7, "SUCCEEDED", 100)]).bars} == {0}
+
+
+@pytest.mark.parametrize(
+    ("language", "tick", "labels"),
+    [
+        ("de", "0,5", ("1.234,50\u00a0USD", "1 Zahlung")),
+        ("fr", "0,5", ("1\u202f234,50\u00a0USD", "1 paiement")),
+        ("ja", "0.5", ("1,234.50\u00a0USD", "支払い 1 件")),
+    ],
+)
+def test_charts_write_numbers_as_the_language_does(language, tick, labels):
+    texts = get_translations(language, "console")
+    now_us = NOW_S * 1_000_000
+    small = build_volume_chart(texts, [row(0, "SUCCEEDED", 100)], now_us, 7, "iso4217/USD")
+    assert small.ticks[2].label == tick
+    large = build_volume_chart(texts, [row(0, "SUCCEEDED", 123_450)], now_us, 7, "iso4217/USD")
+    assert large.bars[-1].labels == labels

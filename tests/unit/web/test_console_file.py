@@ -11,9 +11,14 @@ from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
 from florin_server.base.clock import TestClock
 from florin_server.web.console.listing import build_csv
 from florin_server.web.console.view import Formatter
+from florin_server.web.language import get_translations
 from google.protobuf.timestamp_pb2 import Timestamp
 
-SHOW = Formatter(SimpleNamespace(find_asset=lambda _: None, clock=TestClock(0)))
+# files are the same in all languages
+SHOW = Formatter(
+    SimpleNamespace(find_asset=lambda _: None, clock=TestClock(0)),
+    get_translations("de", "console"),
+)
 NUMBERS = ("amount", "asset_amount", "rate", "fee", "net", "refund_amount")
 HEADER = (
     "payment_id,merchant_id,merchant,reference_id,status,live,amount,currency,asset_amount,asset,"

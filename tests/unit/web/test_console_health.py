@@ -12,9 +12,11 @@ from florin_server.web.console.operator.health import (
     build_strip,
     find_chain_pill,
 )
+from florin_server.web.language import get_translations
 
 CHAIN, RELAYER, TREASURY = "eip155:8453", f"0x{'ab' * 20}", f"0x{'cd' * 20}"
 NOW_US = 1_800_000_000_000_000
+TEXTS = get_translations("en", "console")
 
 
 def make_hour(hours_ago: int, checks: int, healthy: int) -> system_pb2.NodeHour:
@@ -51,7 +53,7 @@ def test_strip_shows_every_hour_once_with_the_current_one_last():
             make_hour(0, 100, 99),
         ],
     )
-    strip = build_strip(node, NOW_US)
+    strip = build_strip(TEXTS, node, NOW_US)
     looks = [cell.look for cell in strip.cells]
     assert looks == ["", *["n"] * 44, "s", "x", ""]
     assert len(looks) == HOURS_KEPT
@@ -61,7 +63,7 @@ def test_strip_shows_every_hour_once_with_the_current_one_last():
 
 
 def test_strip_of_a_node_that_was_never_observed_claims_nothing():
-    strip = build_strip(system_pb2.NodeHistory(name="rpc.example"), NOW_US)
+    strip = build_strip(TEXTS, system_pb2.NodeHistory(name="rpc.example"), NOW_US)
     assert strip.label == "rpc.example: not observed yet"
     assert {cell.look for cell in strip.cells} == {"n"}
 
@@ -82,7 +84,7 @@ def test_strip_of_a_node_that_was_never_observed_claims_nothing():
 )
 def test_pill_is_the_worst_that_applies(chain, paused, word):
     executors = [make_executor(RELAYER, paused=paused), make_executor(TREASURY)]
-    assert find_chain_pill(chain, executors).word == word
+    assert find_chain_pill(TEXTS, chain, executors).word == word
 
 
 @pytest.mark.parametrize(
@@ -92,18 +94,18 @@ def test_pill_is_the_worst_that_applies(chain, paused, word):
 def test_gauge_warns_before_the_coin_ends(seconds, look):
     system = system_pb2.GetSystemStatusResponse(chains=[make_chain()])
     executor = make_executor(RELAYER, transactions=5, items_left=1_249, seconds_left=seconds)
-    gauge = build_gauges(system, [executor])[executor.id]
+    gauge = build_gauges(TEXTS, system, [executor])[executor.id]
     assert gauge.look == look
     assert gauge.seconds is not None
     assert gauge.seconds <= gauge.full_s
-    assert gauge.text.startswith("about 1,240 payments, ")
+    assert gauge.text.startswith("about 1,240 payments · ")
 
 
 def test_gauge_without_transactions_says_so():
     system = system_pb2.GetSystemStatusResponse(chains=[make_chain()])
     fresh, paying = make_executor(RELAYER), make_executor(TREASURY, transactions=1, items_left=7)
     fresh.runway.balance = "100"
-    gauges = build_gauges(system, [fresh, paying])
+    gauges = build_gauges(TEXTS, system, [fresh, paying])
     assert (gauges[fresh.id].text, gauges[fresh.id].seconds) == ("no transactions yet", None)
     assert gauges[paying.id].text == "about 7 payouts"
 

@@ -10,7 +10,7 @@ from typing import Self
 from florin_server.app.servers import consoles
 from florin_server.app.service import FlorinService
 from florin_server.cli.console import console, print_json_line
-from florin_server.web.console.site import ROOT
+from florin_server.web.console.paths import ROOT
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,11 +12,13 @@ from florin.v1 import audit_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.text import format_csv_cell
-from florin_server.web.console.audit_words import ACTIONS, OBJECTS, describe_action
+from florin_server.web.console.audit_words import describe_action, list_actions, list_objects
 from florin_server.web.console.fields import FormValues, group_fields, parse_timestamp
+from florin_server.web.console.list_controls import NAMED_CHIPS
 from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.view import Formatter
 from florin_server.web.handlers import NOSNIFF
+from florin_server.web.language import Translations
 
 PATH: Final = "/console/audit"
 _FILTERS: Final = ("action", "actor", "object", "from", "to")
@@ -38,9 +40,13 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     response = await _call(console_request, _build_request(query, _PAGE_ROWS))
     return console_request.render_page(
         "audit",
-        "Audit log",
+        console_request.texts.plain("nav.audit"),
         entries=[
-            (entry, describe_action(entry.action), _find_object_path(console_request, entry))
+            (
+                entry,
+                describe_action(console_request.texts, entry.action),
+                _find_object_path(console_request, entry),
+            )
             for entry in response.entries
         ],
         next_query=_build_query(query, cursor=response.next_cursor)
@@ -48,13 +54,16 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         else "",
         query=query,
         chips=[
-            (f"{name.capitalize()}: {query.text(name)}", _build_query(query, **{name: ""}))
+            (
+                _describe_filter(console_request.texts, name, query.text(name)),
+                _build_query(query, **{name: ""}),
+            )
             for name in _FILTERS
             if query.text(name)
         ],
         file_query=_build_query(query),
-        actions=ACTIONS,
-        objects=OBJECTS,
+        actions=list_actions(console_request.texts),
+        objects=list_objects(console_request.texts),
         path=PATH,
     )
 
@@ -70,7 +79,7 @@ async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
         if not response.HasField("next_cursor") or len(entries) >= FILE_ROWS_MAX:
             break
         request.cursor = response.next_cursor
-    return build_csv(console_request.console.formatter, entries[:FILE_ROWS_MAX])
+    return build_csv(console_request.formatter, entries[:FILE_ROWS_MAX])
 
 
 def build_csv(formatter: Formatter, entries: list[audit_pb2.AuditEntry]) -> PlainResponse:
@@ -114,13 +123,19 @@ async def _call(
     return response
 
 
+def _describe_filter(texts: Translations, name: str, value: str) -> str:
+    """Return a filter in words: lists of payments have some of them too."""
+    key = f"chip.{name}" if name in NAMED_CHIPS else f"audit.chip.{name}"
+    return texts.plain(key, value=value.replace("T", " ") if name in {"from", "to"} else value)
+
+
 def _build_request(query: FormValues, limit: int) -> audit_pb2.ListAuditEntriesRequest:
     return audit_pb2.ListAuditEntriesRequest(
         action=query.text("action"),
         actor=query.text("actor"),
         object_id=query.text("object"),
-        start_ts=parse_timestamp(query.text("from"), "from"),
-        end_ts=parse_timestamp(query.text("to"), "to"),
+        start_ts=parse_timestamp(query.text("from")),
+        end_ts=parse_timestamp(query.text("to")),
         limit=limit,
         cursor=query.text("cursor") or None,
     )

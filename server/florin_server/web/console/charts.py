@@ -18,7 +18,7 @@ from typing import Final
 from florin.v1 import listing_pb2, money_pb2, payment_pb2
 
 from florin_server.money.payments.service.lists import PaymentPhases
-from florin_server.web.language import get_translations
+from florin_server.web.language import Translations
 
 HEIGHT: Final = 180
 # room above the highest bar, and for the labels of days below
@@ -30,7 +30,9 @@ _GAP: Final = 0.3
 _STEPS_MAX: Final = 4
 # more days than these have a label for every second, fifth or tenth day
 _LABELS_MAX: Final = 16
-_TEXTS = get_translations("en", "site")
+# the figures of totals
+VOLUME: Final = "volume"
+_FEES: Final = "fees"
 _SUCCEEDED = payment_pb2.PAYMENT_STATUS_SUCCEEDED
 _HIGH_QUANTILE = 0.95
 
@@ -90,11 +92,12 @@ class _DayFigures:
 
 @dataclass(frozen=True, slots=True)
 class UnitTotal:
-    """The sum of all days in one unit: `name` is Volume or Fees, `payments` have such an amount.
+    """The sum of all days in one unit: `figure` is volume or fees, `payments` have such an amount.
 
-    `key` is the unit of the API.
+    `name` is the figure in words, `key` the unit of the API.
     """
 
+    figure: str
     name: str
     key: str
     unit: str
@@ -102,7 +105,9 @@ class UnitTotal:
     amount: str
 
 
-def build_volume_chart(rows: PaymentRows, now_us: int, days: int, key: str) -> PaymentChart:
+def build_volume_chart(
+    texts: Translations, rows: PaymentRows, now_us: int, days: int, key: str
+) -> PaymentChart:
     """Return the requested amounts of succeeded payments by day, in the unit `key`.
 
     Sums are exact; floats draw and nothing else.
@@ -110,49 +115,69 @@ def build_volume_chart(rows: PaymentRows, now_us: int, days: int, key: str) -> P
     grouped = _group_by_day(rows, now_us, days)
     amounts = _list_amounts(_flatten(grouped), _get_requested_amount)
     unit = next((amount for amount in amounts if amount.unit == key), None)
+    title = texts.plain("chart.volume")
     if unit is None:
-        figures = {day: _DayFigures(0, None, ("0",)) for day in grouped}
-        return _draw_chart(_VOLUME, ("Volume",), figures, "")
+        nothing = (texts.format_number(Decimal(0)),)
+        figures = {day: _DayFigures(0, None, nothing) for day in grouped}
+        return _draw_chart(texts, ChartLabels("volume", title, (title,)), figures)
     figures = {}
     for day, rows_of_day in grouped.items():
         amounts = _list_amounts(rows_of_day, _get_requested_amount)
         total = _sum_amounts(unit, amounts)
         count = sum(amount.unit == key for amount in amounts)
         figures[day] = _DayFigures(
-            float(total), None, (_format_sum(unit, amounts), _count_payments(count))
+            float(total),
+            None,
+            (_format_sum(texts, unit, amounts), texts.count("n_payments", count)),
         )
-    spec = _ChartSpec("volume", f"Volume in {_format_unit_name(unit)}", _VOLUME.description)
-    columns = (f"Volume {unit.display.asset_symbol}", "Payments")
-    return _draw_chart(spec, columns, figures, "")
+    labels = ChartLabels(
+        "volume",
+        texts.plain("chart.volume_in", unit=_format_unit_name(unit)),
+        (
+            texts.plain("chart.volume_column", unit=unit.display.asset_symbol),
+            texts.plain("nav.payments"),
+        ),
+    )
+    return _draw_chart(texts, labels, figures)
 
 
 def build_time_charts(
-    rows: PaymentRows, phases: Mapping[str, PaymentPhases], now_us: int, days: int
+    texts: Translations,
+    rows: PaymentRows,
+    phases: Mapping[str, PaymentPhases],
+    now_us: int,
+    days: int,
 ) -> list[PaymentChart]:
     """Return the times to finality and to pay by day; `phases` by payment id."""
     grouped = _group_by_day(rows, now_us, days)
     return [
         _build_time_chart(
-            _FINALITY, grouped, lambda row: compute_finality_s(phases.get(row.payment_id))
+            texts,
+            "finality",
+            grouped,
+            lambda row: compute_finality_s(phases.get(row.payment_id)),
         ),
         _build_time_chart(
-            _PAY, grouped, lambda row: _compute_pay_s(row, phases.get(row.payment_id))
+            texts, "pay", grouped, lambda row: _compute_pay_s(row, phases.get(row.payment_id))
         ),
     ]
 
 
-def compute_totals(rows: PaymentRows, now_us: int, days: int) -> list[UnitTotal]:
+def compute_totals(
+    texts: Translations, rows: PaymentRows, now_us: int, days: int
+) -> list[UnitTotal]:
     """Return volume and fees of the days up to now, a total for each unit, the most used first."""
     charted_rows = _flatten(_group_by_day(rows, now_us, days))
     return [
         UnitTotal(
-            spec.title,
+            figure,
+            texts.plain(f"chart.{figure}"),
             unit.unit,
             _format_unit_name(unit),
             count,
-            _format_sum(unit, _list_amounts(charted_rows, pick)),
+            _format_sum(texts, unit, _list_amounts(charted_rows, pick)),
         )
-        for spec, pick in ((_VOLUME, _get_requested_amount), (_FEES, _find_fee))
+        for figure, pick in ((VOLUME, _get_requested_amount), (_FEES, _find_fee))
         for unit, count in _list_units(charted_rows, pick)
     ]
 
@@ -168,10 +193,6 @@ def _flatten(grouped: Mapping[date, PaymentRows]) -> list[listing_pb2.PaymentRow
     return [row for rows in grouped.values() for row in rows]
 
 
-def _count_payments(count: int) -> str:
-    return "1 payment" if count == 1 else f"{count} payments"
-
-
 def _group_by_day(rows: PaymentRows, now_us: int, days: int) -> Mapping[date, PaymentRows]:
     today = datetime.fromtimestamp(now_us / 1_000_000, UTC).date()
     span = [today - timedelta(days=days - 1 - n) for n in range(days)]
@@ -182,26 +203,13 @@ def _group_by_day(rows: PaymentRows, now_us: int, days: int) -> Mapping[date, Pa
 
 
 @dataclass(frozen=True, slots=True)
-class _ChartSpec:
+class ChartLabels:
+    """The name of a chart, its title, and the names of its figures; `unit` follows the axis."""
+
     name: str
     title: str
-    description: str
-
-
-_VOLUME: Final = _ChartSpec("volume", "Volume", "Requested amounts of succeeded payments")
-_FEES: Final = _ChartSpec("fees", "Fees", "Fees that the operator kept from succeeded payments")
-_FINALITY: Final = _ChartSpec(
-    "finality",
-    "Time to finality",
-    "From the accepted confirm of a payment to its success. 95 of 100 took no longer than "
-    "the dashed line",
-)
-_PAY: Final = _ChartSpec(
-    "pay",
-    "Time to pay",
-    "From the creation of a payment to its success, including the buyer's own time. 95 of "
-    "100 took no longer than the dashed line",
-)
+    columns: Sequence[str]
+    unit: str = ""
 
 
 def _list_amounts(
@@ -233,12 +241,15 @@ def _sum_amounts(unit: money_pb2.Amount, amounts: Iterable[money_pb2.Amount]) ->
     return Decimal(total).scaleb(-unit.display.decimals)
 
 
-def _format_sum(unit: money_pb2.Amount, amounts: Iterable[money_pb2.Amount]) -> str:
-    return _TEXTS.format_amount(_sum_amounts(unit, amounts), unit.display.asset_symbol)
+def _format_sum(
+    texts: Translations, unit: money_pb2.Amount, amounts: Iterable[money_pb2.Amount]
+) -> str:
+    return texts.format_amount(_sum_amounts(unit, amounts), unit.display.asset_symbol)
 
 
 def _build_time_chart(
-    spec: _ChartSpec,
+    texts: Translations,
+    name: str,
     days: Mapping[date, PaymentRows],
     measure_s: Callable[[listing_pb2.PaymentRow], float | None],
 ) -> PaymentChart:
@@ -247,13 +258,27 @@ def _build_time_chart(
         times = (measure_s(row) for row in rows if row.status == _SUCCEEDED)
         ordered = sorted(time for time in times if time is not None)
         half, most = find_quantile(ordered, 0.5), find_quantile(ordered, _HIGH_QUANTILE)
-        labels = ["" if duration is None else f"{duration:.1f} s" for duration in (half, most)]
-        figures[day] = _DayFigures(half, most, labels)
-    return _draw_chart(spec, ("Median", "95 of 100"), figures, "s")
+        figures[day] = _DayFigures(
+            half, most, [_format_seconds(texts, duration) for duration in (half, most)]
+        )
+    labels = ChartLabels(
+        name,
+        texts.plain(f"chart.{name}"),
+        (texts.plain("chart.median"), texts.plain("chart.high_quantile")),
+        texts.plain("unit.seconds"),
+    )
+    return _draw_chart(texts, labels, figures)
+
+
+def _format_seconds(texts: Translations, duration_s: float | None) -> str:
+    if duration_s is None:
+        return ""
+    number = texts.format_number(Decimal(f"{duration_s:.1f}"))
+    return f"{number}\u00a0{texts.plain('unit.seconds')}"
 
 
 def _draw_chart(
-    spec: _ChartSpec, columns: Sequence[str], figures: Mapping[date, _DayFigures], unit: str
+    texts: Translations, labels: ChartLabels, figures: Mapping[date, _DayFigures]
 ) -> PaymentChart:
     most = max(
         (value or 0 for day in figures.values() for value in (day.value, day.second_value)),
@@ -281,14 +306,15 @@ def _draw_chart(
                 y=y,
                 height=0 if y is None else round(BASE - y, 1),
                 mark=mark,
-                day=day.isoformat(),
-                label=_format_day(day, with_month=is_last or index == 0) if named else "",
+                day=texts.format_calendar_day(day),
+                label=texts.format_day(day, with_month=is_last or index == 0) if named else "",
                 labels=day_figures.labels,
                 ongoing=is_last,
             )
         )
-    axis = [ChartTick(place(tick), _format_tick(tick, unit)) for tick in ticks]
-    return PaymentChart(spec.name, spec.title, spec.description, columns, axis, bars)
+    axis = [ChartTick(place(tick), _format_tick(texts, tick, labels.unit)) for tick in ticks]
+    description = texts.plain(f"chart.{labels.name}.text")
+    return PaymentChart(labels.name, labels.title, description, labels.columns, axis, bars)
 
 
 def _choose_ticks(most: float) -> list[float]:
@@ -304,13 +330,9 @@ def _choose_ticks(most: float) -> list[float]:
     return [step * count for count in range(math.ceil(most / step - 1e-9) + 1)]
 
 
-def _format_tick(value: float, unit: str) -> str:
-    text = f"{value:,.6f}".rstrip("0").rstrip(".")
-    return f"{text} {unit}".strip()
-
-
-def _format_day(day: date, *, with_month: bool) -> str:
-    return f"{day.day} {day:%b}" if with_month else str(day.day)
+def _format_tick(texts: Translations, value: float, unit: str) -> str:
+    digits = f"{value:.6f}".rstrip("0").rstrip(".")
+    return f"{texts.format_number(Decimal(digits))} {unit}".strip()
 
 
 def _get_requested_amount(row: listing_pb2.PaymentRow) -> money_pb2.Amount:

@@ -29,7 +29,10 @@ class SecretVerifier(Protocol):
 
 
 class NavLink(NamedTuple):
-    """A link of the navigation, with its icon; `by_merchant` if a merchant filters its page."""
+    """A link of the navigation, with the message key of its name and its icon.
+
+    `by_merchant` if a merchant filters its page.
+    """
 
     path: str
     name: str
@@ -38,7 +41,7 @@ class NavLink(NamedTuple):
 
 
 class NavGroup(NamedTuple):
-    """Links of the navigation below a heading; the first group has none."""
+    """Links of the navigation below a heading, a message key; the first group has none."""
 
     name: str
     links: Sequence[NavLink]
@@ -48,14 +51,13 @@ class NavGroup(NamedTuple):
 class ConsoleConfig:
     """One of the two consoles.
 
-    `credential_name` names the secret that people sign in with; `build_metadata` returns the
-    metadata of a session's calls. `has_idempotency_keys` RPCs recognize a repeated form by its id;
-    for others the console refuses it. `is_allowed_host` returns whether a request used a host name
-    of this machine. `read_shell` returns what the frame of its pages shows.
+    `build_metadata` returns the metadata of a session's calls. `has_idempotency_keys` RPCs
+    recognize a repeated form by its id; for others the console refuses it. `is_allowed_host`
+    returns whether a request used a host name of this machine. `read_shell` returns what the frame
+    of its pages shows.
     """
 
     name: str
-    credential_name: str
     groups: tuple[NavGroup, ...]
     verify_secret: SecretVerifier
     build_metadata: Callable[[ConsoleSession], Metadata]

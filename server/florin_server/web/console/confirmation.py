@@ -20,6 +20,8 @@ from florin_server.web.console.fields import FormValues
 # the fields of the confirming page: its code, and the name that the person typed
 CODE_FIELD: Final = "confirmed"
 TYPED_FIELD: Final = "typed_name"
+# the field with the key, of the page that asks for it again; never shown back
+REAUTH_FIELD: Final = "secret_again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,17 @@ class ActionConfirmation:
         )
         text = orjson.dumps([path, fields, astuple(self)])
         return hmac.new(key, text, hashlib.sha256).hexdigest()
+
+    def is_typed(self, form: FormValues) -> bool:
+        """Return True if no name has to be typed, or a form has it."""
+        # white space at the ends of a name cannot be seen
+        return not self.typed or form.text(TYPED_FIELD) == self.typed.strip()
+
+    def find_problem(self, form: FormValues) -> str:
+        """Return the message about a form of the confirming page; empty before that page."""
+        if not form.text(CODE_FIELD):
+            return ""
+        return "confirm.changed" if self.is_typed(form) else "confirm.wrong_name"
 
 
 # None: this form needs no confirmation

@@ -18,9 +18,8 @@ from florin_server.web.console.charts import (
     sum_unit,
 )
 from florin_server.web.console.pills import StatePill, get_pill
-from florin_server.web.language import get_translations
+from florin_server.web.language import Translations
 
-_TEXTS = get_translations("en", "site")
 _SUCCEEDED = payment_pb2.PAYMENT_STATUS_SUCCEEDED
 # in the order of the bar
 _OUTCOMES = (
@@ -69,6 +68,7 @@ class TokenShare:
 
 
 def build_key_figures(
+    texts: Translations,
     rows: PaymentRows,
     previous: PaymentRows | None,
     phases: Mapping[str, PaymentPhases],
@@ -86,18 +86,21 @@ def build_key_figures(
     )
     median, high = find_quantile(times, 0.5), find_quantile(times, 0.95)
     return [
-        _build_volume(rows, previous, volume),
-        _build_count(len(paid), previous),
-        _build_rate(rows, previous),
-        KeyFigure("Time to finality", "–", base="nothing was confirmed in this period")
+        _build_volume(texts, rows, previous, volume),
+        _build_count(texts, len(paid), previous),
+        _build_rate(texts, rows, previous),
+        KeyFigure(texts.plain("chart.finality"), "–", base=texts.plain("figure.none_confirmed"))
         if median is None or high is None
         else KeyFigure(
-            "Time to finality", f"{median:.1f}", "s median", base=f"{high:.1f} s for 95 of 100"
+            texts.plain("chart.finality"),
+            _format_one_place(texts, median),
+            texts.plain("figure.seconds_median"),
+            base=texts.plain("figure.high_quantile", seconds=_format_one_place(texts, high)),
         ),
     ]
 
 
-def list_outcomes(rows: PaymentRows) -> list[OutcomeShare]:
+def list_outcomes(texts: Translations, rows: PaymentRows) -> list[OutcomeShare]:
     """Return how ended payments ended; nothing before the first one."""
     counts = Counter(row.status for row in rows if row.is_terminal)
     total, start, outcomes = counts.total(), 0.0, []
@@ -107,7 +110,7 @@ def list_outcomes(rows: PaymentRows) -> list[OutcomeShare]:
         share = 100 * counts[status] / total
         outcomes.append(
             OutcomeShare(
-                get_pill("payment", name.replace("_", " ")),
+                get_pill(texts, f"payment.{name}"),
                 _LOOKS[name],
                 counts[status],
                 round(start, 2),
@@ -118,7 +121,7 @@ def list_outcomes(rows: PaymentRows) -> list[OutcomeShare]:
     return outcomes
 
 
-def list_token_shares(rows: PaymentRows, limit: int) -> list[TokenShare]:
+def list_token_shares(texts: Translations, rows: PaymentRows, limit: int) -> list[TokenShare]:
     """Return the tokens that paid the most payments; the rest is one line."""
     paid = [row for row in rows if row.status == _SUCCEEDED and row.token_amount.unit]
     counts = Counter(
@@ -132,50 +135,68 @@ def list_token_shares(rows: PaymentRows, limit: int) -> list[TokenShare]:
     ]
     rest = sum(count for _, count in ordered[limit:])
     if rest:
-        shares.append(TokenShare("Others", "", rest, round(100 * rest / len(paid), 1)))
+        shares.append(
+            TokenShare(
+                texts.plain("overview.other_tokens"), "", rest, round(100 * rest / len(paid), 1)
+            )
+        )
     return shares
 
 
 def _build_volume(
-    rows: PaymentRows, previous: PaymentRows | None, volume: UnitTotal | None
+    texts: Translations,
+    rows: PaymentRows,
+    previous: PaymentRows | None,
+    volume: UnitTotal | None,
 ) -> KeyFigure:
+    name = texts.plain("chart.volume")
     if volume is None:
-        return KeyFigure("Volume", "0")
+        return KeyFigure(name, texts.format_number(Decimal(0)))
     value, _, unit = volume.amount.rpartition("\u00a0")
     if previous is None:
-        return KeyFigure("Volume", value, unit)
+        return KeyFigure(name, value, unit)
     now, before = sum_unit(rows, volume.key), sum_unit(previous, volume.key)
-    change, direction = _describe_change(now, before)
-    base = _TEXTS.format_number(before) if change else ""
-    return KeyFigure("Volume", value, unit, change, direction, base)
+    change, direction = _describe_change(texts, now, before)
+    base = texts.format_number(before) if change else ""
+    return KeyFigure(name, value, unit, change, direction, base)
 
 
-def _build_count(paid: int, previous: PaymentRows | None) -> KeyFigure:
-    value = _TEXTS.format_number(Decimal(paid))
+def _build_count(texts: Translations, paid: int, previous: PaymentRows | None) -> KeyFigure:
+    name, value = texts.plain("figure.paid"), texts.format_number(Decimal(paid))
     if previous is None:
-        return KeyFigure("Payments paid", value)
-    before = sum(row.status == _SUCCEEDED for row in previous)
-    change, direction = _describe_change(Decimal(paid), Decimal(before))
-    return KeyFigure("Payments paid", value, "", change, direction, str(before) if change else "")
+        return KeyFigure(name, value)
+    before = Decimal(sum(row.status == _SUCCEEDED for row in previous))
+    change, direction = _describe_change(texts, Decimal(paid), before)
+    return KeyFigure(
+        name, value, "", change, direction, texts.format_number(before) if change else ""
+    )
 
 
-def _build_rate(rows: PaymentRows, previous: PaymentRows | None) -> KeyFigure:
-    rate = _compute_rate(rows)
+def _build_rate(texts: Translations, rows: PaymentRows, previous: PaymentRows | None) -> KeyFigure:
+    name, rate = texts.plain("figure.success_rate"), _compute_rate(rows)
     if rate is None:
-        return KeyFigure("Success rate", "–", base="no payment ended in this period")
+        return KeyFigure(name, "–", base=texts.plain("figure.none_ended"))
     before = None if previous is None else _compute_rate(previous)
     if before is None:
-        return KeyFigure("Success rate", f"{rate:.1f}", "%")
+        return KeyFigure(name, _format_one_place(texts, rate), "%")
     points = round(rate - before, 1)
     direction = "up" if points > 0 else "down" if points < 0 else ""
     return KeyFigure(
-        "Success rate",
-        f"{rate:.1f}",
+        name,
+        _format_one_place(texts, rate),
         "%",
-        f"{abs(points):.1f} points",
+        texts.plain("figure.points", number=_format_one_place(texts, abs(points))),
         direction,
-        f"{before:.1f} %",
+        _format_percent(texts, before),
     )
+
+
+def _format_one_place(texts: Translations, value: float | Decimal) -> str:
+    return texts.format_number(Decimal(f"{value:.1f}"))
+
+
+def _format_percent(texts: Translations, value: float | Decimal) -> str:
+    return texts.plain("percent", number=_format_one_place(texts, value))
 
 
 def _compute_rate(rows: Sequence[listing_pb2.PaymentRow]) -> float | None:
@@ -186,10 +207,10 @@ def _compute_rate(rows: Sequence[listing_pb2.PaymentRow]) -> float | None:
     return 100 * sum(row.status == _SUCCEEDED for row in ended) / len(ended)
 
 
-def _describe_change(now: Decimal, before: Decimal) -> tuple[str, str]:
+def _describe_change(texts: Translations, now: Decimal, before: Decimal) -> tuple[str, str]:
     """Return a change in percent and its direction; empty where nothing was before."""
     if not before:
         return "", ""
     percent = 100 * (now - before) / before
     direction = "up" if percent > 0 else "down" if percent < 0 else ""
-    return f"{abs(percent):.1f} %", direction
+    return _format_percent(texts, abs(percent)), direction

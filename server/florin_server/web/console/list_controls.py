@@ -15,22 +15,18 @@ from florin_server.money.payments.service import lists
 from florin_server.web.console.listing import PaymentFilters
 from florin_server.web.console.pills import list_payment_pills
 from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.language import Translations
 
-# the statuses of each tab; the first has all
+# the statuses of each tab; the first has all. "tab." and the name is the key of its message
 TABS: Final[Mapping[str, tuple[str, ...]]] = {
-    "All": (),
-    "Paid": ("succeeded",),
-    "Open": ("requires_action", "processing"),
-    "Not paid": ("failed", "expired", "cancelled"),
+    "all": (),
+    "paid": ("succeeded",),
+    "open": ("requires_action", "processing"),
+    "not_paid": ("failed", "expired", "cancelled"),
 }
-_CHIPS: Final = {
-    "from": "From {}",
-    "to": "Before {}",
-    "reference": "Reference {}",
-    "merchant": "Merchant {}",
-    "token": "{}",
-    "network": "{}",
-}
+# filters whose chips name them, with "chip." as the key, and those whose values suffice
+NAMED_CHIPS: Final = ("from", "to", "reference", "merchant")
+_CHIPS: Final = (*NAMED_CHIPS, "token", "network")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +56,16 @@ class SortLink:
 
 
 def build_controls(
-    filters: PaymentFilters, counts: Mapping[str, int] | None = None
+    texts: Translations,
+    filters: PaymentFilters,
+    counts: Mapping[str, int] | None = None,
 ) -> dict[str, Any]:
     """Return the values of the template for a list; `counts` as in `list_tabs`."""
     return {
-        "tabs": list_tabs(filters, counts),
-        "chips": list_chips(filters),
+        "tabs": list_tabs(texts, filters, counts),
+        "chips": list_chips(texts, filters),
         "sorts": list_sort_links(filters),
-        "pills": list_payment_pills(),
+        "pills": list_payment_pills(texts),
     }
 
 
@@ -90,12 +88,14 @@ async def count_statuses(
     return None if counts is None else {status.value: count for status, count in counts.items()}
 
 
-def list_tabs(filters: PaymentFilters, counts: Mapping[str, int] | None = None) -> list[StatusTab]:
+def list_tabs(
+    texts: Translations, filters: PaymentFilters, counts: Mapping[str, int] | None = None
+) -> list[StatusTab]:
     """Return the tabs; `counts` are the payments of each status that pass the other filters."""
     chosen = set(filters.query.texts("status"))
     return [
         StatusTab(
-            name=name,
+            name=texts.plain(f"tab.{name}"),
             address=_build_address(filters, "status", statuses),
             current=chosen == set(statuses),
             count=None
@@ -106,13 +106,15 @@ def list_tabs(filters: PaymentFilters, counts: Mapping[str, int] | None = None) 
     ]
 
 
-def list_chips(filters: PaymentFilters) -> list[FilterChip]:
+def list_chips(texts: Translations, filters: PaymentFilters) -> list[FilterChip]:
     """Return the filters that are on, besides the status."""
-    return [
-        FilterChip(text.format(value.replace("T", " ")), _build_address(filters, name, ()))
-        for name, text in _CHIPS.items()
-        if (value := ", ".join(filters.query.texts(name)))
-    ]
+    chips = []
+    for name in _CHIPS:
+        value = ", ".join(filters.query.texts(name)).replace("T", " ")
+        if value:
+            text = texts.plain(f"chip.{name}", value=value) if name in NAMED_CHIPS else value
+            chips.append(FilterChip(text, _build_address(filters, name, ())))
+    return chips
 
 
 def list_sort_links(filters: PaymentFilters) -> dict[str, SortLink]:

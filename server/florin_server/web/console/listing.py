@@ -12,7 +12,6 @@ from urllib.parse import urlencode
 from florin.v1 import listing_pb2, money_pb2, payment_pb2, refund_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
-from florin_server.domain.errors import validation_error
 from florin_server.domain.money import format_minor_units
 from florin_server.domain.text import format_csv_cell
 from florin_server.web.console.fields import (
@@ -21,6 +20,7 @@ from florin_server.web.console.fields import (
     parse_choice,
     parse_timestamp,
 )
+from florin_server.web.console.refusals import ConsoleError
 from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.view import (
     PAYMENT_STATES,
@@ -75,14 +75,14 @@ class PaymentFilters:
         return any(name != "cursor" and self.query.text(name) for name in self.query.values)
 
     def to_request(self, limit: int = PAGE_ROWS) -> listing_pb2.ListPaymentsRequest:
-        """Return the filters as a request of the API; ApiError if one is invalid."""
+        """Return the filters as a request of the API; ConsoleError if one is invalid."""
         query = self.query
         cursor, reference = query.text("cursor"), query.text("reference")
         if reference and len(reference) < 3:
-            raise validation_error("reference", "must have at least three characters")
+            raise ConsoleError(400, "fault.short_reference")
         return listing_pb2.ListPaymentsRequest(
-            start_ts=parse_timestamp(query.text("from"), "from"),
-            end_ts=parse_timestamp(query.text("to"), "to"),
+            start_ts=parse_timestamp(query.text("from")),
+            end_ts=parse_timestamp(query.text("to")),
             status=[parse_choice(status, _STATUSES, "status") for status in query.texts("status")],
             token_symbol=query.texts("token"),
             network=query.texts("network"),
@@ -114,7 +114,7 @@ def list_row_states(
     formatter: Formatter, rows: Iterable[listing_pb2.PaymentRow]
 ) -> list[dict[str, str]]:
     """Return the current status of each row, for the script of an open page."""
-    return [{"id": row.payment_id, "status": formatter.row_pill(row).word} for row in rows]
+    return [{"id": row.payment_id, "status": formatter.row_pill(row).name} for row in rows]
 
 
 def list_filter_choices(console_request: ConsoleRequest, *, live: bool) -> dict[str, Sequence[str]]:

@@ -17,12 +17,19 @@ from florin_server.domain.errors import ApiError
 from florin_server.web.console import hosts
 from florin_server.web.console.fields import read_form
 from florin_server.web.console.hosts import HostKind
-from florin_server.web.console.paths import LOGIN, ROOT, parse_return_path
+from florin_server.web.console.languages import (
+    build_language_cookie,
+    find_chosen_language,
+    get_texts,
+)
+from florin_server.web.console.paths import LOGIN, ROOT, parse_return_path, redirect
+from florin_server.web.console.refusals import ConsoleError, describe_refusal
 from florin_server.web.console.session import TICKET_S
 from florin_server.web.console.sign_ins import record_sign_in
-from florin_server.web.console.site import Console, ConsoleRequest, describe_refusal, redirect
+from florin_server.web.console.site import Console, ConsoleRequest
 from florin_server.web.forms import is_same_origin_form, is_same_site_link
 from florin_server.web.handlers import Routes, build_read_routes
+from florin_server.web.language import PARAMETER
 from florin_server.web.refusal import to_refused_error
 
 LOGOUT = f"{ROOT}/logout"
@@ -34,13 +41,7 @@ def build_routes(console: Console) -> Routes:
     """Return the handlers by method and path."""
 
     async def show(request: PlainRequest) -> PlainResponse:
-        console.check_request(request)
-        back = parse_return_path(dict(request.query).get("back", ""))
-        if await console.find_session(request):
-            return redirect(back)
-        if console.classify_host(request) not in _SIGN_IN_HOSTS:
-            return console.redirect_to_sign_in(request, back)
-        return console.render_sign_in(request, back)
+        return await _show_sign_in(console, request)
 
     async def sign_in(request: PlainRequest) -> PlainResponse:
         console.check_request(request)
@@ -48,14 +49,13 @@ def build_routes(console: Console) -> Routes:
             raise console.make_wrong_host_error()
         form = read_form(request)
         back = parse_return_path(form.text("back"))
-        if not is_same_origin_form(request):
-            return console.render_sign_in(request, back, 403, "Another site sent this form.")
         try:
+            if not is_same_origin_form(request):
+                raise ConsoleError(403, "fault.foreign_form")
             holder, live = await console.verify_secret(form.text("secret"), request)
         except RefusedError as refused:
-            answer = console.render_sign_in(
-                request, back, refused.status, describe_refusal(refused)
-            )
+            problem = describe_refusal(refused, get_texts(request))
+            answer = console.render_sign_in(request, back, refused.status, problem)
             return replace(answer, headers=(*answer.headers, *refused.headers))
         await record_sign_in(console, request, holder, live=live)
         if place is HostKind.TLS:
@@ -64,7 +64,7 @@ def build_routes(console: Console) -> Routes:
         # chosen now, so that a site that links to the sign-in cannot know it
         host = hosts.create_host_name(console.app.randbytes)
         session = console.sessions.start(holder, host, live=live)
-        query = urlencode({"ticket": console.sessions.create_ticket(session), "back": back})
+        query = _build_enter_query(request, console.sessions.create_ticket(session), back)
         return redirect(f"{hosts.build_origin(host, request)}{ENTER}?{query}")
 
     async def enter(request: PlainRequest) -> PlainResponse:
@@ -87,6 +87,24 @@ def build_routes(console: Console) -> Routes:
     }
 
 
+async def _show_sign_in(console: Console, request: PlainRequest) -> PlainResponse:
+    console.check_request(request)
+    if switch := console.switch_language(request):
+        return switch
+    back = parse_return_path(dict(request.query).get("back", ""))
+    if await console.find_session(request):
+        return redirect(back)
+    if console.classify_host(request) not in _SIGN_IN_HOSTS:
+        return console.redirect_to_sign_in(request, back)
+    return console.render_sign_in(request, back)
+
+
+def _build_enter_query(request: PlainRequest, ticket: str, back: str) -> str:
+    """Return the query that takes a session and the chosen language to the session's host."""
+    values = {"ticket": ticket, "back": back, PARAMETER: find_chosen_language(request)}
+    return urlencode({name: value for name, value in values.items() if value})
+
+
 async def _enter_session(console: Console, request: PlainRequest) -> PlainResponse:
     console.check_request(request)
     query = dict(request.query)
@@ -99,4 +117,7 @@ async def _enter_session(console: Console, request: PlainRequest) -> PlainRespon
             return console.redirect_to_sign_in(request, back)
     except ApiError as down:
         raise to_refused_error(down) from down
-    return redirect(back, console.sessions.build_session_cookie(session, request))
+    # the choice made at the sign-in, whose host has other cookies
+    language = find_chosen_language(request)
+    chosen = (build_language_cookie(language, secure=False),) if language else ()
+    return redirect(back, console.sessions.build_session_cookie(session, request), *chosen)

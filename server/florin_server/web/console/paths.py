@@ -1,15 +1,37 @@
-"""Paths of a console, and the way back after the sign-in."""
+"""Paths of a console, redirects to them, and the way back after the sign-in."""
 
 from __future__ import annotations
 
 from typing import Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from grpc_rest_gateway.plain import PlainRequest
+from grpc_rest_gateway.plain import PlainRequest, PlainResponse
+
+from florin_server.web.console.session import HttpHeader
+from florin_server.web.language import PARAMETER
+from florin_server.web.render import build_security_headers
 
 ROOT: Final = "/console"
 LOGIN: Final = f"{ROOT}/login"
 SESSIONS: Final = f"{ROOT}/sessions"
+# the referrer policy makes browsers send an origin with forms, which are checked against it
+HEADERS: Final = (
+    *((name, value) for name, value in build_security_headers() if name != b"referrer-policy"),
+    (b"referrer-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+)
+
+
+def redirect(path: str, *headers: HttpHeader) -> PlainResponse:
+    """Return a redirect to a path of this host or an address."""
+    return PlainResponse(303, b"", "text/plain", ((b"location", path.encode()), *headers, *HEADERS))
+
+
+def build_sign_in_path(back: str, language: str) -> str:
+    """Return the path of the sign-in, which then opens `back`; both can be empty."""
+    values = {"back": back, PARAMETER: language}
+    query = urlencode({name: value for name, value in values.items() if value})
+    return f"{LOGIN}?{query}" if query else LOGIN
 
 
 def get_request_path(request: PlainRequest) -> str:

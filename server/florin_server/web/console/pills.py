@@ -6,113 +6,99 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from florin_server.web.language import Translations
+
 
 @dataclass(frozen=True, slots=True)
 class StatePill:
-    """A state for people: `look` is a class of the style sheet, `sign` the name of an icon."""
+    """A state for people: `look` is a class of the style sheet, `sign` the name of an icon.
 
+    `name` is the same in all languages, for scripts.
+    """
+
+    name: str
     word: str
     look: str
     sign: str
 
 
 _PLAIN: Final = "plain"
-# kinds of enums, then their values in words
-_PILLS: Final[Mapping[str, Mapping[str, StatePill]]] = {
-    "payment": {
-        "requires action": StatePill("Waiting", _PLAIN, "clock"),
-        "processing": StatePill("Processing", "info", "again"),
-        "succeeded": StatePill("Paid", "good", "check"),
-        "failed": StatePill("Failed", "bad", "cross"),
-        "expired": StatePill("Expired", _PLAIN, "clock"),
-        "cancelled": StatePill("Cancelled", _PLAIN, "ban"),
-    },
-    "refund": {
-        "pending": StatePill("Waiting", _PLAIN, "clock"),
-        "processing": StatePill("Sent", "info", "send"),
-        "succeeded": StatePill("Refunded", _PLAIN, "undo"),
-        "failed": StatePill("Failed", "bad", "cross"),
-    },
-    "payout": {
-        "waiting": StatePill("Waiting", _PLAIN, "clock"),
-        "submitted": StatePill("Sent", "info", "send"),
-        "done": StatePill("Done", "good", "check"),
-        "refused": StatePill("Cancelled", _PLAIN, "ban"),
-    },
-    "held": {
-        "held": StatePill("Needs a decision", "warn", "hold"),
-        "released": StatePill("Released", "good", "check"),
-        "returned": StatePill("Returned", _PLAIN, "undo"),
-        "kept": StatePill("Kept", _PLAIN, "hold"),
-        "undone": StatePill("Undone", "warn", "alert"),
-    },
-    "quarantine": {
-        "set aside": StatePill("Needs a decision", "warn", "alert"),
-        "retried": StatePill("Retried", "info", "again"),
-        "resolved": StatePill("Resolved", "good", "check"),
-    },
-    "verdict": {
-        "exact": StatePill("Matches", "good", "check"),
-        "under way": StatePill("Under way", "info", "again"),
-        "not begun": StatePill("Not started", _PLAIN, "clock"),
-        "unbooked": StatePill("Differs", "warn", "alert"),
-        "missing": StatePill("Missing", "bad", "cross"),
-        "not read": StatePill("Not read", "warn", "alert"),
-    },
-    "condition": {
-        "ok": StatePill("Resolved", "good", "check"),
-        "notice": StatePill("Notice", "info", "info"),
-        "warning": StatePill("Warning", "warn", "alert"),
-        "critical": StatePill("Critical", "bad", "alert"),
-    },
-    "merchant": {
-        "active": StatePill("Active", "good", "check"),
-        "inactive": StatePill("Inactive", _PLAIN, "pause"),
-        "suspended": StatePill("Suspended", "bad", "ban"),
-    },
-    "partner": {
-        "active": StatePill("Active", "good", "check"),
-        "suspended": StatePill("Suspended", "bad", "ban"),
-    },
-    "endpoint": {
-        "active": StatePill("Active", "good", "check"),
-        "paused": StatePill("Paused", "warn", "pause"),
-    },
-}
-# states that no enum has
-_SHARED: Final[Mapping[str, StatePill]] = {
-    "refunding": StatePill("Refunding", "info", "undo"),
-    "refunded": StatePill("Refunded", _PLAIN, "undo"),
-    "partly refunded": StatePill("Partly refunded", _PLAIN, "undo"),
-    "needs a decision": StatePill("Needs a decision", "warn", "alert"),
-    "retrying": StatePill("Retrying", "warn", "again"),
-    "healthy": StatePill("Healthy", "good", "check"),
-    "behind": StatePill("Behind", "warn", "clock"),
-    "down": StatePill("Down", "bad", "cross"),
-    "low coin": StatePill("Low coin", "warn", "alert"),
-    "not used": StatePill("Not used", "bad", "cross"),
-    "check it": StatePill("Check it", "warn", "alert"),
-    "active": StatePill("Active", "good", "check"),
-    "paused": StatePill("Paused", "warn", "pause"),
-    "revoked": StatePill("Revoked", _PLAIN, "ban"),
-    "delivered": StatePill("Delivered", "good", "check"),
-    "not delivered": StatePill("Failed", "bad", "cross"),
-    "live": StatePill("Live", "good", "bolt"),
-    "test": StatePill("Test", "warn", "flask"),
+# look and sign by name: a kind, and a value of its enum or a state that no enum has. Kinds share no
+# word, because adjectives follow the gender of a noun; the word's key is "state." and the name
+LOOKS: Final[Mapping[str, tuple[str, str]]] = {
+    "payment.requires_action": (_PLAIN, "clock"),
+    "payment.processing": ("info", "again"),
+    "payment.succeeded": ("good", "check"),
+    "payment.failed": ("bad", "cross"),
+    "payment.expired": (_PLAIN, "clock"),
+    "payment.cancelled": (_PLAIN, "ban"),
+    "payment.refunding": ("info", "undo"),
+    "payment.refunded": (_PLAIN, "undo"),
+    "payment.partly_refunded": (_PLAIN, "undo"),
+    "refund.pending": (_PLAIN, "clock"),
+    "refund.processing": ("info", "send"),
+    "refund.succeeded": (_PLAIN, "undo"),
+    "refund.failed": ("bad", "cross"),
+    "payout.waiting": (_PLAIN, "clock"),
+    "payout.submitted": ("info", "send"),
+    "payout.done": ("good", "check"),
+    "payout.refused": (_PLAIN, "ban"),
+    "payout.unresolved": ("warn", "alert"),
+    "held.held": ("warn", "hold"),
+    "held.released": ("good", "check"),
+    "held.returned": (_PLAIN, "undo"),
+    "held.kept": (_PLAIN, "hold"),
+    "held.undone": ("warn", "alert"),
+    "quarantine.set_aside": ("warn", "alert"),
+    "quarantine.retried": ("info", "again"),
+    "quarantine.resolved": ("good", "check"),
+    "verdict.exact": ("good", "check"),
+    "verdict.under_way": ("info", "again"),
+    "verdict.not_begun": (_PLAIN, "clock"),
+    "verdict.unbooked": ("warn", "alert"),
+    "verdict.missing": ("bad", "cross"),
+    "verdict.not_read": ("warn", "alert"),
+    "condition.ok": ("good", "check"),
+    "condition.notice": ("info", "info"),
+    "condition.warning": ("warn", "alert"),
+    "condition.critical": ("bad", "alert"),
+    "merchant.active": ("good", "check"),
+    "merchant.inactive": (_PLAIN, "pause"),
+    "merchant.suspended": ("bad", "ban"),
+    "partner.active": ("good", "check"),
+    "partner.suspended": ("bad", "ban"),
+    "endpoint.active": ("good", "check"),
+    "endpoint.paused": ("warn", "pause"),
+    "endpoint.retrying": ("warn", "again"),
+    "node.healthy": ("good", "check"),
+    "node.not_used": ("bad", "cross"),
+    "chain.healthy": ("good", "check"),
+    "chain.check_it": ("warn", "alert"),
+    "chain.behind": ("warn", "clock"),
+    "chain.down": ("bad", "cross"),
+    "chain.low_coin": ("warn", "alert"),
+    "chain.paused": ("warn", "pause"),
+    "executor.active": ("good", "check"),
+    "executor.paused": ("warn", "pause"),
+    "key.active": ("good", "check"),
+    "key.revoked": (_PLAIN, "ban"),
+    "wallet.active": ("good", "check"),
+    "wallet.revoked": (_PLAIN, "ban"),
+    "delivery.succeeded": ("good", "check"),
+    "delivery.failed": ("bad", "cross"),
+    "mode.live": ("good", "bolt"),
+    "mode.test": ("warn", "flask"),
 }
 
 
-def list_payment_pills() -> list[StatePill]:
+def list_payment_pills(texts: Translations) -> list[StatePill]:
     """Return the pills that a payment can have, for scripts to copy."""
-    refunds = ("refunding", "refunded", "partly refunded")
-    return [*_PILLS["payment"].values(), *(_SHARED[state] for state in refunds)]
+    return [get_pill(texts, name) for name in LOOKS if name.startswith("payment.")]
 
 
-def get_pill(kind: str, state: str) -> StatePill:
-    """Return the pill of a state of an enum; of an unknown one, its name."""
-    return _PILLS.get(kind, {}).get(state) or find_pill(state)
-
-
-def find_pill(state: str) -> StatePill:
-    """Return the pill of a state that no enum has; of an unknown one, its name."""
-    return _SHARED.get(state) or StatePill(state.capitalize() or "Unknown", _PLAIN, "info")
+def get_pill(texts: Translations, name: str) -> StatePill:
+    """Return the pill of a state; of an unknown one, the last part of its name."""
+    if name in LOOKS:
+        return StatePill(name, texts.plain(f"state.{name}"), *LOOKS[name])
+    word = name.rpartition(".")[2].replace("_", " ").capitalize()
+    return StatePill(name, word or texts.plain("unknown"), _PLAIN, "info")

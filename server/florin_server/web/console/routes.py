@@ -49,9 +49,10 @@ from florin_server.web.console.operator import (
 )
 from florin_server.web.console.operator import webhooks as all_webhooks
 from florin_server.web.console.operator.alarms import count_open_conditions
+from florin_server.web.console.paths import ROOT
 from florin_server.web.console.session import ConsoleSession, SessionManager
 from florin_server.web.console.sign_ins import count_failures
-from florin_server.web.console.site import ROOT, Console, PageHandler
+from florin_server.web.console.site import Console, PageHandler
 from florin_server.web.handlers import Routes, build_read_routes
 
 _MERCHANT = (
@@ -207,45 +208,47 @@ _MERCHANT_GROUPS = (
     NavGroup(
         "",
         (
-            NavLink(ROOT, "Overview", "home", by_merchant=True),
-            NavLink(own_payments.PATH, "Payments", "list", by_merchant=True),
-            NavLink(create.PATH, "New payment", "link", by_merchant=True),
-            NavLink(merchants.PATH, "Merchants", "shop"),
+            NavLink(ROOT, "nav.overview", "home", by_merchant=True),
+            NavLink(own_payments.PATH, "nav.payments", "list", by_merchant=True),
+            NavLink(create.PATH, "nav.new_payment", "link", by_merchant=True),
+            NavLink(merchants.PATH, "nav.merchants", "shop"),
         ),
     ),
     NavGroup(
-        "Money",
+        "nav.money",
         (
-            NavLink(balances.PATH, "Balances", "book", by_merchant=True),
-            NavLink(statement.PATH, "Statement", "receipt", by_merchant=True),
+            NavLink(balances.PATH, "nav.balances", "book", by_merchant=True),
+            NavLink(statement.PATH, "nav.statement", "receipt", by_merchant=True),
         ),
     ),
     NavGroup(
-        "Developers",
+        "nav.developers",
         (
-            NavLink(webhooks.PATH, "Webhooks", "hook"),
-            NavLink(keys.PATH, "API keys", "key"),
-            NavLink(audit.PATH, "Audit log", "log"),
+            NavLink(webhooks.PATH, "nav.webhooks", "hook"),
+            NavLink(keys.PATH, "nav.keys", "key"),
+            NavLink(audit.PATH, "nav.audit", "log"),
         ),
     ),
 )
 _OPERATOR_GROUPS = (
-    NavGroup("", (NavLink(ROOT, "Status", "pulse"), NavLink(payments.PATH, "Payments", "list"))),
     NavGroup(
-        "Money",
+        "", (NavLink(ROOT, "nav.status", "pulse"), NavLink(payments.PATH, "nav.payments", "list"))
+    ),
+    NavGroup(
+        "nav.money",
         (
-            NavLink(payouts.PATH, "Payouts", "payout"),
-            NavLink(held.PATH, "Held money", "hold"),
-            NavLink(books.PATH, "Books", "book"),
+            NavLink(payouts.PATH, "nav.payouts", "payout"),
+            NavLink(held.PATH, "nav.held", "hold"),
+            NavLink(books.PATH, "nav.books", "book"),
         ),
     ),
     NavGroup(
-        "System",
+        "nav.system",
         (
-            NavLink(quarantine.PATH, "Quarantine", "alert"),
-            NavLink(accounts.PATH, "Accounts and keys", "key"),
-            NavLink(all_webhooks.PATH, "Webhooks", "hook"),
-            NavLink(audit.PATH, "Audit log", "log"),
+            NavLink(quarantine.PATH, "nav.quarantine", "alert"),
+            NavLink(accounts.PATH, "nav.accounts", "key"),
+            NavLink(all_webhooks.PATH, "nav.webhooks", "hook"),
+            NavLink(audit.PATH, "nav.audit", "log"),
         ),
     ),
 )
@@ -273,7 +276,6 @@ def build_merchant_routes(
 
     config = ConsoleConfig(
         name="merchant",
-        credential_name="an API key",
         groups=_MERCHANT_GROUPS,
         verify_secret=count_failures(app, "merchant", verify_secret),
         build_metadata=lambda session: (("api-key", session.holder),),
@@ -350,7 +352,6 @@ def build_operator_routes(
 
     config = ConsoleConfig(
         name="operator",
-        credential_name="the operator's token",
         groups=_OPERATOR_GROUPS,
         verify_secret=count_failures(app, "operator", verify_secret),
         build_metadata=credential,

@@ -16,7 +16,8 @@ from florin_server.money.payments.service.search import find_partner_id, search_
 from florin_server.money.payments.store.list_rows import PaymentListRow
 from florin_server.money.payments.store.listing import PaymentTotals
 from florin_server.web.console.merchant.payment import build_path
-from florin_server.web.console.site import ROOT, ConsoleRequest
+from florin_server.web.console.paths import ROOT
+from florin_server.web.console.site import ConsoleRequest
 
 PATH: Final = f"{ROOT}/search"
 # partners whose payments the operator searches, the newest first
@@ -69,7 +70,7 @@ def _get_text(console_request: ConsoleRequest) -> str:
 def _render(console_request: ConsoleRequest, rows: Sequence[PaymentListRow]) -> PlainResponse:
     return console_request.render_page(
         "search",
-        "Search",
+        console_request.texts.plain("search.title"),
         text=_get_text(console_request),
         rows=_to_api_rows(console_request, rows),
     )

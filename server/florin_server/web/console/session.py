@@ -19,6 +19,7 @@ from grpc_rest_gateway.plain import PlainRequest
 
 from florin_server.base.clock import Clock
 from florin_server.domain.cipher import Cipher, Ciphertext, DecryptionError
+from florin_server.web.console.cookies import list_cookies
 from florin_server.web.console.hosts import HostKind, classify_host, get_host_name
 
 IDLE_S = 30 * 60
@@ -208,15 +209,9 @@ class SessionManager:
 
     def _read_sessions(self, request: PlainRequest) -> Iterator[ConsoleSession]:
         """Yield the sessions of a request's cookies."""
-        cookie_name = self._get_cookie_name(request)
-        for value in request.list_header_values(b"cookie"):
-            for pair in value.decode("latin-1").split(";"):
-                key, _, text = pair.strip().partition("=")
-                if (
-                    key == cookie_name
-                    and (session := self._decrypt_session(text, self._name)) is not None
-                ):
-                    yield session
+        for text in list_cookies(request, self._get_cookie_name(request)):
+            if (session := self._decrypt_session(text, self._name)) is not None:
+                yield session
 
     def _build_cookie(self, value: str, age_s: int, request: PlainRequest) -> HttpHeader:
         secure = "; Secure" if self._is_tls(request) else ""

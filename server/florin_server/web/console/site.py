@@ -8,8 +8,7 @@ from __future__ import annotations
 import hmac
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
-from urllib.parse import urlencode
+from typing import Any
 
 from google.protobuf.message import Message
 from grpc_rest_gateway.errors import RefusedError
@@ -18,11 +17,12 @@ from grpc_rest_gateway.rpc import MessageStream, Metadata
 
 from florin_server.accounts.service.sign_outs import end_session, has_ended
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.web.console import hosts, paths
+from florin_server.web.console import hosts
 from florin_server.web.console.calls import ConsoleRpcClient
 from florin_server.web.console.config import ConsoleConfig
 from florin_server.web.console.confirmation import (
     CODE_FIELD,
+    REAUTH_FIELD,
     TYPED_FIELD,
     ActionConfirmation,
     Confirmer,
@@ -30,6 +30,21 @@ from florin_server.web.console.confirmation import (
 from florin_server.web.console.context import ConsoleContext
 from florin_server.web.console.fields import FormValues, read_form
 from florin_server.web.console.hosts import HostKind
+from florin_server.web.console.languages import (
+    find_chosen_language,
+    get_texts,
+    list_language_values,
+    switch_language,
+)
+from florin_server.web.console.paths import (
+    HEADERS,
+    ROOT,
+    SESSIONS,
+    build_sign_in_path,
+    get_request_path,
+    redirect,
+)
+from florin_server.web.console.refusals import ConsoleError, describe_refusal
 from florin_server.web.console.session import (
     LIFE_S,
     ConsoleSession,
@@ -41,22 +56,12 @@ from florin_server.web.console.undo import UndoOffer, build_undo_path, find_offe
 from florin_server.web.console.view import Formatter
 from florin_server.web.forms import is_same_origin_form
 from florin_server.web.handlers import READ_METHODS
-from florin_server.web.language import get_translations
+from florin_server.web.language import Translations
 from florin_server.web.refusal import check_page_rate, to_refused_error
-from florin_server.web.render import build_security_headers, render_page
+from florin_server.web.render import render_page
 
-ROOT: Final = paths.ROOT
 _UNAUTHENTICATED = 401
 _SECRET_CHARS = 512
-# the field of the form that asks for the key again; never shown back
-_REAUTH_FIELD = "secret_again"
-# the referrer policy makes browsers send an origin with forms, which are checked against it
-_HEADERS = (
-    *((name, value) for name, value in build_security_headers() if name != b"referrer-policy"),
-    (b"referrer-policy", b"same-origin"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-)
-_TEXTS = get_translations("en", "site")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +82,16 @@ class ConsoleRequest:
     def query(self) -> Mapping[str, str]:
         """Return the query parameters; of a repeated one, the last value."""
         return dict(self.request.query)
+
+    @property
+    def texts(self) -> Translations:
+        """Return the messages in the language of the reader."""
+        return get_texts(self.request)
+
+    @property
+    def formatter(self) -> Formatter:
+        """Return the formats in the language of the reader."""
+        return Formatter(self.console.app, self.texts)
 
     async def call(self, name: str, request: Message, *, merchant: str = "", key: str = "") -> Any:
         """Return the answer of an RPC; RefusedError if it is refused.
@@ -129,13 +144,14 @@ class Console:
         self.config = config
         self.rpc_client = rpc_client
         self.sessions = sessions
-        self.formatter = Formatter(app)
 
     def wrap_read(self, handler: PageHandler) -> PlainHandler:
         """Return the handler of a page; without a session it redirects to the sign-in and back."""
 
         async def answer(request: PlainRequest) -> PlainResponse | PlainEvents:
             self._check_host(request)
+            if switch := self.switch_language(request):
+                return switch
             session = await self.find_session(request)
             if session is None:
                 return self._redirect_and_return(request)
@@ -189,7 +205,9 @@ class Console:
                 return self.redirect_to_sign_in(request, ROOT)
             console_request = await self._open_request(request, session)
             if not is_same_origin_form(request):
-                return self.render_error(console_request, 403, "Another site sent this form.")
+                return self.render_error(
+                    console_request, 403, console_request.texts.plain("fault.foreign_form")
+                )
             return await self._run_handler(
                 console_request,
                 self._wrap_form_checks(handler, deduplicate, needs_fresh_sign_in, confirm),
@@ -237,11 +255,11 @@ class Console:
             session, token = console_request.session, form.text("csrf")
             if (owner := self.sessions.find_form_owner(session, token)) is not None:
                 # another tab has switched to another key since the page was loaded
-                title = "Another key is chosen"
+                title = console_request.texts.plain("sessions.another")
                 return console_request.render_page("switched", title, 409, owner=owner.holder)
             if not self.sessions.is_csrf_token(session, token):
                 return self.render_error(
-                    console_request, 403, "This form belongs to another session. Reload the page."
+                    console_request, 403, console_request.texts.plain("fault.foreign_session")
                 )
             console_request = replace(console_request, form=form)
             if needs_fresh_sign_in and not self.sessions.is_fresh(console_request.session):
@@ -253,42 +271,28 @@ class Console:
     def _compute_code(self, console_request: ConsoleRequest, question: ActionConfirmation) -> str:
         key = self.sessions.derive_confirmation_key(console_request.session)
         path = console_request.request.path
-        return question.compute_code(key, path, console_request.form, (_REAUTH_FIELD,))
+        return question.compute_code(key, path, console_request.form, (REAUTH_FIELD,))
 
     def _is_confirmed(self, console_request: ConsoleRequest, question: ActionConfirmation) -> bool:
         """Return True if a form comes from the page that asked this question."""
         code = self._compute_code(console_request, question).encode()
         same = hmac.compare_digest(code, console_request.form.text(CODE_FIELD).encode())
-        return same and (not question.typed or self._is_typed(console_request, question))
-
-    def _is_typed(self, console_request: ConsoleRequest, question: ActionConfirmation) -> bool:
-        # white space at the ends of a name cannot be seen
-        return console_request.form.text(TYPED_FIELD) == question.typed.strip()
+        return same and question.is_typed(console_request.form)
 
     def _render_confirmation(
         self, console_request: ConsoleRequest, question: ActionConfirmation
     ) -> PlainResponse:
         """Ask; the fields of the form are kept, and nothing has changed yet."""
         form = console_request.form
-        asked_before = bool(form.text(CODE_FIELD))
-        problem = ""
-        if asked_before and question.typed and not self._is_typed(console_request, question):
-            problem = "This is not the name. Nothing has changed."
-        elif asked_before:
-            problem = "Something has changed since you were asked. Check it again."
-        fields = [
-            (name, value)
-            for name, values in form.values.items()
-            if name not in {CODE_FIELD, TYPED_FIELD, _REAUTH_FIELD}
-            for value in values
-        ]
+        problem = question.find_problem(form)
+        fields = form.list_pairs({CODE_FIELD, TYPED_FIELD, REAUTH_FIELD})
         return console_request.render_page(
             "confirm",
             question.title,
             question=question,
             fields=[*fields, (CODE_FIELD, self._compute_code(console_request, question))],
             typed_field=TYPED_FIELD,
-            problem=problem,
+            problem=problem and console_request.texts.plain(problem),
         )
 
     async def _run_after_verification(
@@ -296,7 +300,7 @@ class Console:
     ) -> PlainResponse | PlainEvents:
         """Ask for the key again, keep the fields of the form, and act once the key is right."""
         session, request = console_request.session, console_request.request
-        secret = console_request.form.text(_REAUTH_FIELD)
+        secret = console_request.form.text(REAUTH_FIELD)
         if not secret:
             return self._render_reauthentication(console_request, 403, "")
         try:
@@ -304,12 +308,12 @@ class Console:
             holder_and_mode = await self.verify_secret(secret, request)
         except RefusedError as refused:
             answer = self._render_reauthentication(
-                console_request, refused.status, describe_refusal(refused)
+                console_request, refused.status, describe_refusal(refused, console_request.texts)
             )
             return replace(answer, headers=(*answer.headers, *refused.headers))
         if holder_and_mode != (session.holder, session.live):
             return self._render_reauthentication(
-                console_request, 403, "Enter the key that you signed in with."
+                console_request, 403, console_request.texts.plain("reauthenticate.other_key")
             )
         proved = self.sessions.mark_verified(session)
         done = await self._run_handler(replace(console_request, session=proved), handler)
@@ -323,19 +327,14 @@ class Console:
     def _render_reauthentication(
         self, console_request: ConsoleRequest, status: int, problem: str
     ) -> PlainResponse:
-        fields = [
-            (name, value)
-            for name, values in console_request.form.values.items()
-            if name != _REAUTH_FIELD
-            for value in values
-        ]
+        """Ask for the key; the fields of the form are kept, and nothing has changed yet."""
         return console_request.render_page(
             "reauthenticate",
-            "Sign in again",
+            console_request.texts.plain("reauthenticate.title"),
             status,
-            fields=fields,
+            fields=console_request.form.list_pairs({REAUTH_FIELD}),
             problem=problem,
-            name=_REAUTH_FIELD,
+            name=REAUTH_FIELD,
         )
 
     async def _run_once(
@@ -344,7 +343,7 @@ class Console:
         form_id = console_request.form.text("form")
         if not self.sessions.claim_form(console_request.session, form_id):
             return self.render_error(
-                console_request, 409, "This form was already sent. Check its result."
+                console_request, 409, console_request.texts.plain("fault.sent_again")
             )
         try:
             return await handler(console_request)
@@ -372,23 +371,27 @@ class Console:
             remaining = console_request.session.remove(console_request.session.holder)
             if remaining is not None:
                 cookie = self.sessions.build_session_cookie(remaining, console_request.request)
-                return redirect(f"{paths.SESSIONS}?ended=1", cookie)
+                return redirect(f"{SESSIONS}?ended=1", cookie)
             return self._redirect_and_return(
                 console_request.request, self.sessions.build_removal_cookie(console_request.request)
             )
         request_id = next((str(v) for name, v in error.metadata if name == "request-id"), "")
-        answer = self.render_error(
-            console_request, error.status, describe_refusal(error), request_id
-        )
+        text = describe_refusal(error, console_request.texts)
+        answer = self.render_error(console_request, error.status, text, request_id)
         return replace(answer, headers=(*answer.headers, *error.headers))
 
     def render_error(
         self, console_request: ConsoleRequest, status: int, message: str, request_id: str = ""
     ) -> PlainResponse:
         """Return a page that says what went wrong; the log has the request's id."""
-        title = "Not allowed" if status == 403 else "Request failed"
+        key = "error.not_allowed" if status == 403 else "error.failed"
         return console_request.render_page(
-            "error", title, status, message=message, request_id=request_id
+            "error",
+            console_request.texts.plain(key),
+            status,
+            sign="lock" if status == 403 else "alert",
+            message=message,
+            request_id=request_id,
         )
 
     def render_page(
@@ -401,16 +404,16 @@ class Console:
     ) -> PlainResponse:
         """Return a page within a session."""
         common = {
-            "title": title,
-            "texts": _TEXTS,
-            "formatter": self.formatter,
+            **list_language_values(console_request.request),
             "config": self.config,
+            "title": title,
+            "formatter": console_request.formatter,
             "session": console_request.session,
             "shell": console_request.shell,
             "chosen_merchant": parse_merchant(console_request.query),
             "csrf": self.sessions.derive_csrf_token(console_request.session),
             "form_id": self.sessions.create_form_id,
-            "request_path": paths.get_request_path(console_request.request),
+            "request_path": get_request_path(console_request.request),
             "undo": find_offer(
                 self.sessions,
                 console_request.session,
@@ -430,11 +433,15 @@ class Console:
             "console/login.html",
             status,
             self._build_headers(request),
-            texts=_TEXTS,
+            **list_language_values(request),
             config=self.config,
             back=back,
             problem=problem,
         )
+
+    def switch_language(self, request: PlainRequest) -> PlainResponse | None:
+        """Return the redirect that stores a chosen language; None if the query names none."""
+        return switch_language(request, secure=self.classify_host(request) is HostKind.TLS)
 
     def classify_host(self, request: PlainRequest) -> HostKind:
         """Return the kind of host that a request addressed."""
@@ -448,9 +455,7 @@ class Console:
     async def verify_secret(self, secret: str, request: PlainRequest) -> tuple[str, bool]:
         """Return the holder of a secret and whether its data is live; RefusedError if wrong."""
         if not secret or len(secret) > _SECRET_CHARS or not secret.isascii():
-            raise RefusedError(
-                400, ErrorCode.INVALID_PARAMS, f"Enter {self.config.credential_name}."
-            )
+            raise ConsoleError(400, f"fault.enter_secret.{self.config.name}")
         return await self.config.verify_secret(secret, request.peer)
 
     def make_wrong_host_error(self) -> RefusedError:
@@ -464,9 +469,11 @@ class Console:
         place = self.classify_host(request)
         if place is HostKind.REMOTE:
             raise self.make_wrong_host_error()
-        start = "" if place is HostKind.TLS else hosts.build_origin(hosts.ENTRY, request)
-        query = f"?{urlencode({'back': back})}" if back else ""
-        return redirect(f"{start}{paths.LOGIN}{query}", *headers)
+        if place is HostKind.TLS:
+            return redirect(build_sign_in_path(back, ""), *headers)
+        # the cookies of a session's own host end with it
+        path = build_sign_in_path(back, find_chosen_language(request))
+        return redirect(f"{hosts.build_origin(hosts.ENTRY, request)}{path}", *headers)
 
     def _check_host(self, request: PlainRequest) -> None:
         place = self.classify_host(request)
@@ -481,23 +488,8 @@ class Console:
     def _build_headers(self, request: PlainRequest) -> tuple[HttpHeader, ...]:
         own = b"form-action 'self'"
         wider = own + hosts.get_form_sources(request, self.classify_host(request)).encode()
-        return tuple((name, value.replace(own, wider)) for name, value in _HEADERS)
+        return tuple((name, value.replace(own, wider)) for name, value in HEADERS)
 
     def _redirect_and_return(self, request: PlainRequest, *headers: HttpHeader) -> PlainResponse:
-        back = paths.get_request_path(request) if request.method in READ_METHODS else ROOT
+        back = get_request_path(request) if request.method in READ_METHODS else ROOT
         return self.redirect_to_sign_in(request, back, *headers)
-
-
-def redirect(path: str, *headers: HttpHeader) -> PlainResponse:
-    """Return a redirect to a path of this host or an address."""
-    return PlainResponse(
-        303, b"", "text/plain", ((b"location", path.encode()), *headers, *_HEADERS)
-    )
-
-
-def describe_refusal(error: RefusedError) -> str:
-    """Return the text of a refusal, with the problem of each field."""
-    if error.status == 403:
-        return f"{error.message}: your sign-in does not allow this."
-    issue_texts = [f"{issue.field} {issue.message}" for issue in error.issues]
-    return ". ".join(issue_texts or [error.message])

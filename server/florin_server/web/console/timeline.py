@@ -9,22 +9,23 @@ from typing import Final
 from florin.v1 import payment_pb2, refund_pb2, trace_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
-from florin_server.web.console.pills import StatePill, find_pill
+from florin_server.web.console.pills import StatePill
 from florin_server.web.console.view import Formatter
 
-# titles of causes whose state alone would not say what happened
-_TITLES: Final[Mapping[str, tuple[str, str]]] = {
-    "created": ("Created", "plus"),
-    "confirm_accepted": ("Confirmed by the buyer", "wallet"),
-    "confirm_repeated": ("Confirmation repeated", "again"),
-    "confirm_mismatch": ("Wrong confirmation", "cross"),
-    "confirm_refused": ("Confirmation refused", "info"),
-    "payer_declined": ("Declined by the buyer", "ban"),
-    "seen_on_chain": ("Seen on chain", "eye"),
-    "held": ("Held", "hold"),
-    "released": ("Released", "check"),
-    "returned": ("Returned", "undo"),
-    "kept": ("Kept", "hold"),
+# signs of causes whose state alone would not say what happened; "timeline." and the cause is the
+# key of their title
+TITLE_SIGNS: Final[Mapping[str, str]] = {
+    "created": "plus",
+    "confirm_accepted": "wallet",
+    "confirm_repeated": "again",
+    "confirm_mismatch": "cross",
+    "confirm_refused": "info",
+    "payer_declined": "ban",
+    "seen_on_chain": "eye",
+    "held": "hold",
+    "released": "check",
+    "returned": "undo",
+    "kept": "hold",
 }
 
 
@@ -64,13 +65,14 @@ def list_traced_steps(
 
 def _make_step(formatter: Formatter, event: payment_pb2.PaymentEvent) -> TimelineStep:
     state = formatter.pill("payment", event.status)
-    title, sign = _TITLES.get(event.cause, (state.word, state.sign))
-    text = formatter.cause(event.cause)
+    is_named = event.cause in TITLE_SIGNS
+    title = formatter.texts.plain(f"timeline.{event.cause}") if is_named else state.word
+    sign = TITLE_SIGNS.get(event.cause, state.sign)
     return TimelineStep(
         at=event.at,
         state=replace(state, sign=sign),
         title=title,
-        text=f"{text[:1].upper()}{text[1:]}.",
+        text=formatter.cause(event.cause),
         request_id=event.request_id,
     )
 
@@ -84,14 +86,15 @@ def _list_refund_steps(
         steps.append(
             TimelineStep(
                 refund.created_at,
-                find_pill("refunding"),
-                "Refund requested",
+                formatter.word("payment.refunding"),
+                formatter.texts.plain("timeline.refund_requested"),
                 f"{amount}{f': {refund.reason}' if refund.reason else ''}",
             )
         )
         if refund.HasField("completed_at"):
             state = formatter.pill("refund", refund.status)
-            text = f"{amount} returned." if state.look != "bad" else f"{amount} cannot be sent."
+            key = "timeline.refund_failed" if state.look == "bad" else "timeline.refund_sent"
+            text = formatter.texts.plain(key, amount=amount)
             steps.append(TimelineStep(refund.completed_at, state, state.word, text))
     return steps
 

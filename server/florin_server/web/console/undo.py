@@ -18,6 +18,7 @@ from urllib.parse import urlencode
 import orjson
 
 from florin_server.web.console.session import ConsoleSession, SessionManager
+from florin_server.web.language import Translations
 
 FIELD: Final = "undo"
 _LIFE_US: Final = 600_000_000
@@ -43,9 +44,9 @@ def build_undo_path(
     return f"{page}{'&' if '?' in page else '?'}{query}"
 
 
-def make_pause_offer(path: str, *, paused: bool) -> UndoOffer:
+def make_pause_offer(texts: Translations, path: str, *, paused: bool) -> UndoOffer:
     """Return the offer after an endpoint was paused or resumed by the form at a path."""
-    text = "The endpoint is paused." if paused else "The endpoint is resumed."
+    text = texts.plain("undo.endpoint_paused" if paused else "undo.endpoint_resumed")
     return UndoOffer(text, path, {"paused": "0" if paused else "1"})
 
 

@@ -37,18 +37,16 @@ from florin_server.domain.ledger.accounts import (
 )
 from florin_server.domain.money import CURRENCIES, RATE_PLACES, format_minor_units
 from florin_server.domain.money import compute_rate as compute_minor_rate
-from florin_server.domain.payments.state import EVENT_DESCRIPTIONS, PaymentStateEvent
 from florin_server.money.payments.service.checkout import find_registered
 from florin_server.rails.context import ChainContext
-from florin_server.web.console.pills import StatePill, find_pill, get_pill
-from florin_server.web.language import get_translations
+from florin_server.web.console.pills import StatePill, get_pill
+from florin_server.web.language import Translations
 
 
 class _Context(ChainContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
 
 
-_TEXTS = get_translations("en", "site")
 ENUMS: Final[Mapping[str, Any]] = {
     "payment": payment_pb2.PaymentStatus,
     "refund": refund_pb2.RefundStatus,
@@ -61,27 +59,28 @@ ENUMS: Final[Mapping[str, Any]] = {
     "condition": condition_pb2.ConditionState,
     "merchant": account_pb2.MerchantStatus,
     "partner": partner_pb2.PartnerStatus,
-    "key": partner_pb2.ApiKeyKind,
+    "key_kind": partner_pb2.ApiKeyKind,
     "scope": access_pb2.KeyScope,
     "endpoint": webhook_pb2.WebhookEndpointStatus,
 }
 # of coins that have more than eight decimals
 _PLACES_MIN: Final = 2
-_LEDGER_NAMES: Final = {
-    "wallet": "Wallet",
-    "merchant": "Owed to a merchant",
-    "held": "Held from a payer",
-    "external": "Outside account",
-    FEE: "Fees earned",
-    GAS: "Network fees spent",
-    RENT: "Rent of opened accounts",
-    OPENING: "Opening balances",
-    OPERATOR: "Operator's deposits",
+# message keys of accounts of the ledger, by kind or by the name of one that exists once
+LEDGER_KEYS: Final = {
+    "wallet": "ledger.wallet",
+    "merchant": "ledger.merchant",
+    "held": "ledger.held",
+    "external": "ledger.external",
+    FEE: "ledger.fee",
+    GAS: "ledger.gas",
+    RENT: "ledger.rent",
+    OPENING: "ledger.opening",
+    OPERATOR: "ledger.operator",
 }
 _SHORT_CHARS: Final = 16
 _MONTH_S: Final = 30 * 86_400
-# the largest unit that fits, and the seconds in it
-_AGES: Final = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
+# the largest unit that fits: the seconds in it, and its message key
+_AGES: Final = ((86_400, "days"), (3_600, "hours"), (60, "minutes"), (1, "seconds"))
 _REFUND_ENDS = {"succeeded", "failed"}
 _PREFIXES: Final = {
     "payment": "PAYMENT_STATUS_",
@@ -95,13 +94,9 @@ _PREFIXES: Final = {
     "condition": "CONDITION_STATE_",
     "merchant": "MERCHANT_STATUS_",
     "partner": "PARTNER_STATUS_",
-    "key": "API_KEY_KIND_",
+    "key_kind": "API_KEY_KIND_",
     "scope": "KEY_SCOPE_",
     "endpoint": "WEBHOOK_ENDPOINT_STATUS_",
-}
-_CAUSES: Final = {
-    "created": "the merchant created it",
-    "operator_decided": "the operator decided on its money",
 }
 PAYMENT_STATES: Final = tuple(
     name.removeprefix("PAYMENT_STATUS_").lower() for name in payment_pb2.PaymentStatus.keys()[1:]
@@ -153,10 +148,11 @@ def _trim(amount: Decimal, decimals: int) -> Decimal:
 
 
 class Formatter:
-    """Formats values for templates."""
+    """Formats values for templates, in the language of their reader."""
 
-    def __init__(self, app: _Context) -> None:
+    def __init__(self, app: _Context, texts: Translations) -> None:
         self._app = app
+        self.texts = texts
 
     def amount(self, amount: money_pb2.Amount) -> str:
         """Return an amount as "12.50 USD"; empty if it is unset."""
@@ -196,7 +192,7 @@ class Formatter:
 
     def ledger_kind(self, kind: str) -> str:
         """Return the name of a kind of account of the ledger."""
-        return _LEDGER_NAMES.get(kind, kind)
+        return self.texts.plain(LEDGER_KEYS[kind]) if kind in LEDGER_KEYS else kind
 
     def difference(self, checked: ledger_pb2.WalletBalance) -> str:
         """Return what a wallet holds beyond its books; a dash if it was not read or is equal."""
@@ -212,14 +208,15 @@ class Formatter:
 
     def ledger(self, account: str) -> LedgerLabel:
         """Return the name of an account of the ledger, and what tells it from its like."""
-        kind, _, name = account.partition(":")
+        kind, _, place = account.partition(":")
         if account in SINGLE_ACCOUNTS:
-            return LedgerLabel(_LEDGER_NAMES.get(account, account), "")
-        chain_id = name.rpartition(":")[0]
-        detail = self.short(name) if not chain_id else self.account(name)
+            return LedgerLabel(self.ledger_kind(account), "")
+        chain_id = place.rpartition(":")[0]
+        detail = self.short(place) if not chain_id else self.account(place)
         where = self.chain(chain_id) if chain_id else ""
-        label = _LEDGER_NAMES.get(kind, kind)
-        return LedgerLabel(f"{label} on {where}" if where else label, detail)
+        label = self.ledger_kind(kind)
+        name = self.texts.plain("on_network", name=label, network=where) if where else label
+        return LedgerLabel(name, detail)
 
     def whole(self, amount: money_pb2.Amount) -> str:
         """Return an amount as digits in whole units, as a form takes it."""
@@ -240,29 +237,43 @@ class Formatter:
         configured = self._app.find_asset(asset)
         if configured is None:
             return asset
-        return f"{configured.symbol} on {configured.network_name}"
+        return self.token_name(configured.symbol, configured.network_name)
+
+    def token_name(self, symbol: str, network: str) -> str:
+        """Return a token as "USDC on Base"."""
+        return self.texts.plain("on_network", name=symbol, network=network)
 
     def _get_coin(self, asset: str) -> tuple[int, str]:
         """Return decimals and symbol of an unlisted asset; native coins have 18, on Solana 9."""
         chain, _, name = asset.rpartition("/")
         if not name.startswith("slip44:"):
             return find_registered(asset) or (0, asset)
-        return (9 if chain.startswith("solana:") else 18), f"coin of {chain}"
+        return (9 if chain.startswith("solana:") else 18), self.texts.plain(
+            "coin_of", network=chain
+        )
 
     def _format_amount(self, value: str, decimals: int, symbol: str) -> str:
         try:
             amount = Decimal(value).scaleb(-decimals)
-            return _TEXTS.format_amount(_trim(amount, decimals), symbol)
+            return self.texts.format_amount(_trim(amount, decimals), symbol)
         except InvalidOperation:
             return f"{value} {symbol}"
 
     def number(self, value: float) -> str:
         """Return a count with grouped digits."""
-        return _TEXTS.format_number(Decimal(int(value)))
+        return self.texts.format_number(Decimal(int(value)))
+
+    def decimal(self, value: float, places: int = 1) -> str:
+        """Return a measured value, rounded to decimals."""
+        return self.texts.format_number(Decimal(f"{value:.{places}f}"))
+
+    def percent(self, value: float) -> str:
+        """Return a share in percent, such as "12.5 %"."""
+        return self.texts.plain("percent", number=self.decimal(value))
 
     def time(self, at: Timestamp) -> str:
         """Return a point in time in UTC; empty if it is unset."""
-        return "" if at.seconds == 0 else _TEXTS.format_time(at.seconds)
+        return "" if at.seconds == 0 else self.texts.format_time(at.seconds)
 
     def iso(self, at: Timestamp) -> str:
         """Return a point in time as programs read it (RFC 3339)."""
@@ -290,16 +301,12 @@ class Formatter:
         )
 
     def cause(self, cause: str) -> str:
-        """Return the cause of a payment's change in words."""
-        if cause in _CAUSES:
-            return _CAUSES[cause]
-        try:
-            return EVENT_DESCRIPTIONS[PaymentStateEvent(cause)]
-        except (ValueError, KeyError):
-            return cause.replace("_", " ")
+        """Return the cause of a payment's change in words; of a newer release, its name."""
+        key = f"cause.{cause}"
+        return self.texts.plain(key) if key in self.texts.texts else cause.replace("_", " ")
 
     def state(self, kind: str, number: int) -> str:
-        """Return a value of an enum in words, such as "requires action"."""
+        """Return the name of a value of an enum for code and files, such as "requires action"."""
         name: str = ENUMS[kind].Name(number)
         return name.removeprefix(_PREFIXES[kind]).lower().replace("_", " ")
 
@@ -321,13 +328,24 @@ class Formatter:
             amount.value = str(sum(map(int, values)))
         return RefundSummary(unfinished or ended, amount)
 
+    def kind(self, kind: str, number: int) -> str:
+        """Return a kind in words, such as "Refund" of a payout; of a newer release, its name."""
+        return self.item_kind(self.state(kind, number).replace(" ", "_"), kind)
+
+    def item_kind(self, name: str, kind: str = "item_kind") -> str:
+        """Return the kind of a quarantined item in words; of a newer release, its name."""
+        key = f"{kind}.{name}"
+        if key in self.texts.texts:
+            return self.texts.plain(key)
+        return name.replace("_", " ").capitalize()
+
     def pill(self, kind: str, number: int) -> StatePill:
         """Return the word, color and sign of a value of an enum."""
-        return get_pill(kind, self.state(kind, number))
+        return self.word(f"{kind}.{self.state(kind, number).replace(' ', '_')}")
 
-    def word(self, state: str) -> StatePill:
-        """Return the word, color and sign of a state that no enum has."""
-        return find_pill(state)
+    def word(self, name: str) -> StatePill:
+        """Return the word, color and sign of a state by its name."""
+        return get_pill(self.texts, name)
 
     def row_pill(self, row: listing_pb2.PaymentRow) -> StatePill:
         """Return the state of a payment with that of its refunds."""
@@ -355,17 +373,17 @@ class Formatter:
         if not active:
             return self.pill("payment", status)
         if any(state not in _REFUND_ENDS for state in states):
-            return find_pill("refunding")
+            return self.word("payment.refunding")
         values = [refund.amount.value for refund in active]
         if not all(value.isdecimal() and value.isascii() for value in (*values, paid.value)):
-            return find_pill("refunded")
+            return self.word("payment.refunded")
         whole = sum(map(int, values)) >= int(paid.value)
-        return find_pill("refunded" if whole else "partly refunded")
+        return self.word("payment.refunded" if whole else "payment.partly_refunded")
 
     def endpoint_pill(self, endpoint: webhook_pb2.WebhookEndpoint) -> StatePill:
         """Return the state of an endpoint; one that fails at the moment is being retried."""
         if self.state("endpoint", endpoint.status) == "active" and endpoint.failures:
-            return find_pill("retrying")
+            return self.word("endpoint.retrying")
         return self.pill("endpoint", endpoint.status)
 
     def short(self, text: str) -> str:
@@ -381,13 +399,13 @@ class Formatter:
         """Return how long ago a point in time was: "8 s ago"; a date after a month."""
         seconds = self._app.clock.now_us() // 1_000_000 - at.seconds
         if not 0 < seconds <= _MONTH_S:
-            return "now" if seconds == 0 else self.day(at)
+            return self.texts.plain("js.ago.now") if seconds == 0 else self.day(at)
         size, unit = next((size, unit) for size, unit in _AGES if seconds >= size)
-        return f"{seconds // size} {unit} ago"
+        return self.texts.plain(f"js.ago.{unit}", number=self.number(seconds // size))
 
     def day(self, at: Timestamp) -> str:
         """Return the day of a point in time, in UTC; empty if it is unset."""
-        return "" if at.seconds == 0 else _TEXTS.format_date(at.seconds)
+        return "" if at.seconds == 0 else self.texts.format_date(at.seconds)
 
     def now_us(self) -> int:
         """Return the time of the service, microseconds since the Unix epoch."""
@@ -399,4 +417,4 @@ class Formatter:
 
     def now(self) -> str:
         """Return the time of the service."""
-        return _TEXTS.format_time(self._app.clock.now_us() // 1_000_000)
+        return self.texts.format_time(self._app.clock.now_us() // 1_000_000)

@@ -81,9 +81,9 @@ class SharedResponses:
     def add_examples(self, reference: JsonObject, bodies: Iterable[JsonObject]) -> None:
         """Add one example per error code to a referenced response."""
         response = self.responses[reference["$ref"].removeprefix(_RESPONSE_REF)]
-        examples = response["content"]["application/json"].setdefault("examples", {})
+        content = response["content"]["application/json"]
         for body in bodies:
-            examples.setdefault(body["code"], {"value": body})
+            content.setdefault("examples", {}).setdefault(body["code"], {"value": body})
 
 
 def _name_response(status: int, codes: list[ErrorCode]) -> str:

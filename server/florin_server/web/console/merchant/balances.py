@@ -29,7 +29,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     assets = {asset.id for _, asset in app.list_assets(live=console_request.session.live).values()}
     return console_request.render_page(
         "merchant/balances",
-        "Balances",
+        console_request.texts.plain("nav.balances"),
         balances=await list_merchant_balances(app, names, sorted(assets)),
         names=names,
         next_cursor=response.next_cursor,

@@ -14,11 +14,12 @@ from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.accounts.store import keys
 from florin_server.domain.accounts.contact import SupportContact, list_accent_issues, list_issues
-from florin_server.domain.errors import FieldIssue, validation_error, validation_error_for
+from florin_server.domain.errors import FieldIssue, validation_error_for
 from florin_server.domain.money import CURRENCIES, format_minor_units
 from florin_server.features.icons.service import format_path
 from florin_server.money.payments.service.conversion import list_accepted_currencies
-from florin_server.web.console.site import ConsoleRequest, describe_refusal
+from florin_server.web.console.refusals import ConsoleError, describe_refusal
+from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.language import get_translations
 from florin_server.web.payments.accent import adjust_accent, build_accent_style
 from florin_server.web.refusal import to_refused_error
@@ -26,14 +27,8 @@ from florin_server.web.render import allow_style
 
 PATH: Final = "/console/merchants/{merchant_id}/branding"
 PREVIEW_PATH: Final = f"{PATH}/preview"
-# fields of the form, which are those of the record, and their labels
-_LABELS: Final[Mapping[str, str]] = {
-    "name": "Name",
-    "icon_url": "Logo",
-    "accent": "Color",
-    "support_email": "Contact address",
-    "support_url": "Contact page",
-}
+# fields of the form, which are those of the record; "branding." and the name is their label's key
+FIELDS: Final = ("name", "icon_url", "accent", "support_email", "support_url")
 _NAME_CHARS: Final = 256
 _MANAGE: Final = "manage"
 _SAMPLE_MINOR_UNITS: Final = 4860
@@ -88,7 +83,7 @@ async def save(console_request: ConsoleRequest) -> PlainResponse:
     """Save the look, and show what changed."""
     record = await _get_record(console_request)
     values, before = _read_values(console_request), _get_values(record)
-    changed = [name for name in _LABELS if values[name] != before[name]]
+    changed = [name for name in FIELDS if values[name] != before[name]]
     if not changed:
         return await _render(console_request, record, values, is_saved=True)
     request = account_pb2.UpdateMerchantRequest(merchant_id=record.id)
@@ -103,7 +98,10 @@ async def save(console_request: ConsoleRequest) -> PlainResponse:
             raise
         return await _render(console_request, record, values, error=refused)
     after = _get_values(response.merchant)
-    changes = [BrandingChange(_LABELS[name], before[name], after[name]) for name in changed]
+    changes = [
+        BrandingChange(console_request.texts.plain(f"branding.{name}"), before[name], after[name])
+        for name in changed
+    ]
     return await _render(console_request, response.merchant, after, changes=changes, is_saved=True)
 
 
@@ -118,17 +116,17 @@ async def _get_record(console_request: ConsoleRequest) -> account_pb2.MerchantRe
 
 
 def _get_values(record: account_pb2.MerchantRecord) -> dict[str, str]:
-    return {name: getattr(record, name) for name in _LABELS}
+    return {name: getattr(record, name) for name in FIELDS}
 
 
 def _read_values(console_request: ConsoleRequest) -> dict[str, str]:
-    return {name: console_request.form.text(name).strip() for name in _LABELS}
+    return {name: console_request.form.text(name).strip() for name in FIELDS}
 
 
 def _list_issues(values: Mapping[str, str]) -> Sequence[FieldIssue]:
     """Return the faults of a look, as the call that saves it finds them."""
     if len(values["name"]) > _NAME_CHARS:
-        raise validation_error("name", f"must have at most {_NAME_CHARS} characters")
+        raise ConsoleError(400, "fault.long_name", limit=_NAME_CHARS)
     contact = SupportContact(values["support_email"], values["support_url"])
     return [
         *list_issues(values["name"], None, values["icon_url"] or None),
@@ -152,19 +150,19 @@ async def _render(
     style = build_accent_style(color, _SCOPE) if color else ""
     response = console_request.render_page(
         "merchant/branding",
-        "Branding",
+        console_request.texts.plain("branding"),
         200 if error is None else error.status,
         merchant=record,
         values=values,
         shown=shown,
-        problem="" if error is None else describe_refusal(error),
+        problem="" if error is None else describe_refusal(error, console_request.texts),
         changes=changes,
         is_saved=is_saved,
         accent_style=style,
         adjusted=_list_adjusted(shown["accent"]),
         logo=await _find_logo(console_request, record, shown["icon_url"]),
         sample=_get_sample(console_request),
-        checkout=get_translations("en", "checkout"),
+        checkout=get_translations(console_request.texts.language, "checkout"),
         path=PATH.format(merchant_id=quote(record.id, "")),
     )
     return allow_style(response, style) if style else response

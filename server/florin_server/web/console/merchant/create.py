@@ -8,14 +8,15 @@ from florin.v1 import merchant_pb2, money_pb2
 from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainResponse
 
-from florin_server.domain.errors import ApiError, validation_error
+from florin_server.domain.errors import ApiError
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.urls import UrlError, to_ascii_url
 from florin_server.money.payments.service.conversion import list_accepted_currencies
 from florin_server.web.console.fields import parse_minor_units
 from florin_server.web.console.merchant import payment, payments
+from florin_server.web.console.refusals import ConsoleError, describe_refusal
 from florin_server.web.console.shell import parse_merchant
-from florin_server.web.console.site import ConsoleRequest, describe_refusal
+from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.refusal import to_refused_error
 
 PATH = "/console/payments/new"
@@ -56,10 +57,10 @@ async def _render_form(
 ) -> PlainResponse:
     return console_request.render_page(
         "merchant/create",
-        "New payment",
+        console_request.texts.plain("nav.new_payment"),
         200 if error is None else error.status,
         values=values,
-        problem="" if error is None else describe_refusal(error),
+        problem="" if error is None else describe_refusal(error, console_request.texts),
         merchants=await payments.list_merchants(console_request),
         units=_list_units(console_request),
     )
@@ -71,7 +72,7 @@ def _list_units(console_request: ConsoleRequest) -> dict[str, str]:
     accepted = list_accepted_currencies(app, live=console_request.session.live)
     currencies = {f"iso4217/{code}": code for code in accepted}
     tokens = {
-        f"caip19/{asset.id}": f"{asset.symbol} on {asset.network_name}"
+        f"caip19/{asset.id}": console_request.formatter.token_name(asset.symbol, asset.network_name)
         for _, asset in app.list_assets(live=console_request.session.live).values()
     }
     return {**currencies, **tokens}
@@ -82,19 +83,19 @@ def _build_request(
 ) -> merchant_pb2.CreatePaymentRequest:
     unit = values["unit"]
     if unit not in _list_units(console_request):
-        raise validation_error("unit", "is unknown")
+        raise ConsoleError(400, "fault.unknown_choice", field="unit")
     kind, _, name = unit.partition("/")
     for field in ("success_url", "error_url"):
         if values["success_url"] or values["error_url"]:
             try:
                 to_ascii_url(values[field])
             except UrlError as error:
-                raise validation_error(field, str(error)) from error
+                raise ConsoleError(400, f"fault.url.{field}", problem=error) from error
     asset = console_request.console.app.find_asset(name)
     decimals = CURRENCIES[name].decimals if kind == "iso4217" else asset.decimals if asset else 0
     return merchant_pb2.CreatePaymentRequest(
         amount=money_pb2.AmountValue(
-            unit=unit, value=parse_minor_units(values["amount"], decimals, "amount")
+            unit=unit, value=parse_minor_units(values["amount"], decimals)
         ),
         reference_id=values["reference"] or None,
         description=values["description"] or None,
@@ -111,5 +112,5 @@ def _parse_expiry(console_request: ConsoleRequest, minutes: str) -> int | None:
     if not minutes:
         return None
     if not (minutes.isascii() and minutes.isdecimal() and len(minutes) <= _MINUTES_DIGITS):
-        raise validation_error("minutes", "must be a whole number")
+        raise ConsoleError(400, "fault.minutes")
     return console_request.console.app.clock.now_us() // 1_000_000 + 60 * int(minutes)

@@ -26,5 +26,9 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     own = [key for key in keys if key.live is session.live]
     own.sort(key=lambda key: (key.revoked_at_us is not None, -key.created_at_us))
     return console_request.render_page(
-        "merchant/keys", "API keys", keys=own[:_KEYS_SHOWN], count=len(own), uses=uses
+        "merchant/keys",
+        console_request.texts.plain("nav.keys"),
+        keys=own[:_KEYS_SHOWN],
+        count=len(own),
+        uses=uses,
     )

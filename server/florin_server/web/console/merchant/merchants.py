@@ -23,7 +23,10 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     )
     response = await console_request.call("AdminService.ListMerchants", request)
     return console_request.render_page(
-        "merchant/merchants", "Merchants", response=response, search=query.get("search", "")
+        "merchant/merchants",
+        console_request.texts.plain("nav.merchants"),
+        response=response,
+        search=query.get("search", ""),
     )
 
 
@@ -36,23 +39,29 @@ async def show_merchant(console_request: ConsoleRequest) -> PlainResponse:
     assets = console_request.console.app.list_assets(live=console_request.session.live).values()
     return console_request.render_page(
         "merchant/merchant",
-        f"Merchant {console_request.console.formatter.short(merchant.merchant.id)}",
+        console_request.texts.plain(
+            "merchant.title", id=console_request.formatter.short(merchant.merchant.id)
+        ),
         merchant=merchant.merchant,
         settlements=merchant.settlements,
-        assets={asset.id: f"{asset.symbol} on {asset.network_name}" for _, asset in assets},
+        assets={
+            asset.id: console_request.formatter.token_name(asset.symbol, asset.network_name)
+            for _, asset in assets
+        },
         path=_get_page_path(console_request),
     )
 
 
 async def confirm_add(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before a destination is added; the merchant's name has to be typed."""
-    form = console_request.form
+    form, texts = console_request.form, console_request.texts
     return await _confirm(
         console_request,
-        "Add this destination?",
-        "Add destination",
-        (("Asset", form.text("asset")), ("New destination", form.text("destination"))),
-        "From now on the merchant's money in this asset goes there, at once and for good.",
+        "destination.add",
+        (
+            (texts.plain("asset"), form.text("asset")),
+            (texts.plain("destination.new"), form.text("destination")),
+        ),
     )
 
 
@@ -60,47 +69,51 @@ async def confirm_change(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before a destination is changed; the merchant's name has to be typed."""
     return await _confirm(
         console_request,
-        "Change this destination?",
-        "Change destination",
-        (("New destination", console_request.form.text("destination")),),
-        "From now on the merchant's money in this asset goes to the new account.",
+        "destination.change",
+        (
+            (
+                console_request.texts.plain("destination.new"),
+                console_request.form.text("destination"),
+            ),
+        ),
     )
 
 
 async def confirm_remove(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before a destination is removed; the merchant's name has to be typed."""
-    return await _confirm(
-        console_request,
-        "Remove this destination?",
-        "Remove destination",
-        (),
-        "The operator then keeps the merchant's money in this asset and owes it.",
-    )
+    return await _confirm(console_request, "destination.remove", ())
 
 
 async def _confirm(
     console_request: ConsoleRequest,
-    title: str,
-    button: str,
+    key: str,
     facts: Sequence[tuple[str, str]],
-    warning: str,
 ) -> ActionConfirmation:
+    """Return the question of an action; `key` begins the keys of its messages."""
+    texts = console_request.texts
     request = account_pb2.GetMerchantRequest(
         merchant_id=console_request.get_path_variable("merchant_id")
     )
     details = (await console_request.call("AdminService.GetMerchant", request)).merchant
     settlement_id = console_request.request.variables.get("settlement_id", "")
     current = [
-        (("Asset", settlement.asset), ("Current destination", settlement.destination))
+        (
+            (texts.plain("asset"), settlement.asset),
+            (texts.plain("destination.current"), settlement.destination),
+        )
         for settlement in details.settlements.crypto
         if settlement.id == settlement_id
     ]
     return ActionConfirmation(
-        title=title,
-        button=button,
+        title=texts.plain(f"{key}.ask"),
+        button=texts.plain(f"{key}.button"),
         back=_get_page_path(console_request),
-        facts=(("Merchant", details.merchant.name), *(current[0] if current else ()), *facts),
-        warning=warning,
+        facts=(
+            (texts.plain("merchant"), details.merchant.name),
+            *(current[0] if current else ()),
+            *facts,
+        ),
+        warning=texts.plain(f"{key}.warning"),
         typed=details.merchant.name,
     )
 

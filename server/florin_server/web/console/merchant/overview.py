@@ -13,6 +13,7 @@ from florin_server.money.payments.service.lists import get_phases
 from florin_server.web.console.charts import (
     BASE,
     HEIGHT,
+    VOLUME,
     UnitTotal,
     build_time_charts,
     build_volume_chart,
@@ -49,22 +50,24 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     )
     all_shown = len(rows) < _ROWS_MAX
     phases = await get_phases(console_request.console.app, [row.payment_id for row in rows])
-    totals = compute_totals(rows, now_us, days)
+    texts = console_request.texts
+    totals = compute_totals(texts, rows, now_us, days)
     volume = _choose_unit(totals, console_request.query.get("unit", ""))
     return console_request.render_page(
         "merchant/overview",
-        "Overview",
+        texts.plain("nav.overview"),
         figures=build_key_figures(
+            texts,
             rows,
             previous if all_shown and len(previous) < _ROWS_MAX else None,
             phases,
             volume,
         ),
-        volume=build_volume_chart(rows, now_us, days, volume.key if volume else ""),
+        volume=build_volume_chart(texts, rows, now_us, days, volume.key if volume else ""),
         unit=volume.key if volume else "",
-        times=build_time_charts(rows, phases, now_us, days),
-        outcomes=list_outcomes(rows),
-        tokens=list_token_shares(rows, _TOKENS_SHOWN),
+        times=build_time_charts(texts, rows, phases, now_us, days),
+        outcomes=list_outcomes(texts, rows),
+        tokens=list_token_shares(texts, rows, _TOKENS_SHOWN),
         totals=totals,
         todo=await _list_failing_endpoints(console_request),
         recent=rows[:_RECENT_ROWS],
@@ -92,7 +95,7 @@ async def _list_rows(
 
 def _choose_unit(totals: Sequence[UnitTotal], key: str) -> UnitTotal | None:
     """Return the volume in the chosen unit, else in the most used one; None without any."""
-    volumes = [total for total in totals if total.name == "Volume"]
+    volumes = [total for total in totals if total.figure == VOLUME]
     return next((total for total in volumes if total.key == key), volumes[0] if volumes else None)
 
 

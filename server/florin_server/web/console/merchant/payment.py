@@ -26,7 +26,7 @@ from florin_server.web.console.view import Formatter
 from florin_server.web.payments.qr import render_code
 
 PATH = "/console/merchants/{merchant_id}/payments/{payment_id}"
-_OUTCOMES = {
+OUTCOMES = {
     name.removeprefix("SIMULATED_OUTCOME_").lower(): number
     for name, number in account_pb2.SimulatedOutcome.items()
     if number
@@ -45,18 +45,20 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     )
     return console_request.render_page(
         "merchant/payment",
-        f"Payment {console_request.console.formatter.short(payment.payment_id)}",
+        console_request.texts.plain(
+            "payment.title", id=console_request.formatter.short(payment.payment_id)
+        ),
         payment=payment,
-        steps=list_steps(console_request.console.formatter, past.events, payment.refunds),
+        steps=list_steps(console_request.formatter, past.events, payment.refunds),
         notes=await list_notes(console_request, payment.payment_id),
         deliveries=await list_deliveries(console_request, payment.payment_id),
         explorer=find_explorer_url(console_request, payment),
         receipt=find_receipt_url(payment),
         code=None
         if payment.is_final
-        else render_code(payment.gateway_url, "QR code of the payment link"),
-        pills=list_payment_pills(),
-        outcomes=_OUTCOMES,
+        else render_code(payment.gateway_url, console_request.texts.plain("payment.code")),
+        pills=list_payment_pills(console_request.texts),
+        outcomes=OUTCOMES,
         rest=_find_refundable(payment),
         can_cancel=payment.status == payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION,
         can_simulate=not payment.live and not payment.is_final,
@@ -104,9 +106,7 @@ async def stream_events(console_request: ConsoleRequest) -> PlainEvents | PlainR
     if first is None:
         await messages.close()
         return PlainResponse(204)
-    return PlainEvents(
-        _stream_states(console_request.console.formatter, first, messages), lambda: None
-    )
+    return PlainEvents(_stream_states(console_request.formatter, first, messages), lambda: None)
 
 
 async def _stream_states(
@@ -122,7 +122,7 @@ async def _stream_states(
 
 def _to_state_event(formatter: Formatter, message: Any) -> PlainEvent:
     state = {
-        "status": formatter.pill("payment", message.payment.status).word,
+        "status": formatter.pill("payment", message.payment.status).name,
         "isFinal": message.payment.is_final,
     }
     return PlainEvent(message.version, orjson.dumps(state))
@@ -130,47 +130,55 @@ def _to_state_event(formatter: Formatter, message: Any) -> PlainEvent:
 
 async def confirm_refund(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before a refund: the amount that is sent, its value when paid, and the recipient."""
-    payment, formatter = await _get_payment(console_request), console_request.console.formatter
+    payment, formatter = await _get_payment(console_request), console_request.formatter
+    texts, form = console_request.texts, console_request.form
     paid = payment.info.option_amount
     if payment.status != payment_pb2.PAYMENT_STATUS_SUCCEEDED or not paid.value.isdecimal():
         raise ApiError(ErrorCode.PAYMENT_NOT_SUCCEEDED)
     amount = money_pb2.Amount()
     amount.CopyFrom(paid)
-    if text := console_request.form.text("amount"):
-        amount.value = parse_minor_units(text, paid.display.decimals, "amount")
+    if text := form.text("amount"):
+        amount.value = parse_minor_units(text, paid.display.decimals)
     worth = money_pb2.Amount()
     worth.CopyFrom(payment.amount)
     # at the payment's own rate, rounded down like the refund itself
     worth.value = str(int(amount.value) * int(payment.amount.value) // int(paid.value))
     return ActionConfirmation(
-        title=f"Refund {formatter.amount(amount)}?",
-        button=f"Refund {formatter.amount(amount)}",
+        title=texts.plain("refund.ask", amount=formatter.amount(amount)),
+        button=texts.plain("refund.button", amount=formatter.amount(amount)),
         back=_get_page_path(console_request),
         facts=(
-            ("You send", formatter.amount(amount)),
-            ("Value when paid", formatter.amount(worth)),
-            ("To", payment.buyer.account_caip10 or "no one: this payment was simulated"),
-            ("Network", formatter.network(paid)),
-            ("Payment", f"{formatter.amount(payment.amount)}, {payment.merchant.name}"),
-            ("Reason", console_request.form.text("reason") or "none"),
+            (texts.plain("refund.sent"), formatter.amount(amount)),
+            (texts.plain("refund.worth"), formatter.amount(worth)),
+            (
+                texts.plain("recipient"),
+                payment.buyer.account_caip10 or texts.plain("refund.simulated"),
+            ),
+            (texts.plain("network"), formatter.network(paid)),
+            (
+                texts.plain("payment"),
+                f"{formatter.amount(payment.amount)}, {payment.merchant.name}",
+            ),
+            (texts.plain("reason"), form.text("reason") or texts.plain("none")),
         ),
-        warning="The money leaves the treasury and cannot be recovered.",
+        warning=texts.plain("money_leaves"),
     )
 
 
 async def confirm_cancel(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before a payment is cancelled."""
-    payment, formatter = await _get_payment(console_request), console_request.console.formatter
+    payment, formatter = await _get_payment(console_request), console_request.formatter
+    texts = console_request.texts
     return ActionConfirmation(
-        title="Cancel this payment?",
-        button="Cancel payment",
+        title=texts.plain("payment.cancel.ask"),
+        button=texts.plain("payment.cancel.button"),
         back=_get_page_path(console_request),
         facts=(
-            ("Amount", formatter.amount(payment.amount)),
-            ("Merchant", payment.merchant.name),
-            ("Reference", payment.reference_id or "none"),
+            (texts.plain("amount"), formatter.amount(payment.amount)),
+            (texts.plain("merchant"), payment.merchant.name),
+            (texts.plain("reference"), payment.reference_id or texts.plain("none")),
         ),
-        warning="Its link stops working. A cancelled payment cannot be opened again.",
+        warning=texts.plain("payment.cancel.warning"),
     )
 
 
@@ -184,7 +192,7 @@ async def refund(console_request: ConsoleRequest) -> PlainResponse:
     if text := console_request.form.text("amount"):
         paid = (await _get_payment(console_request)).info.option_amount
         request.amount.unit = paid.unit
-        request.amount.value = parse_minor_units(text, paid.display.decimals, "amount")
+        request.amount.value = parse_minor_units(text, paid.display.decimals)
     return await _call_and_redirect(console_request, "MerchantService.CreateRefund", request)
 
 
@@ -200,7 +208,7 @@ async def simulate(console_request: ConsoleRequest) -> PlainResponse:
     """Set the outcome of a test payment."""
     request = account_pb2.SimulatePaymentRequest(
         payment_id=console_request.get_path_variable("payment_id"),
-        outcome=parse_choice(console_request.form.text("outcome"), _OUTCOMES, "outcome"),
+        outcome=parse_choice(console_request.form.text("outcome"), OUTCOMES, "outcome"),
     )
     return await _call_and_redirect(console_request, "AdminService.SimulatePayment", request)
 

@@ -33,14 +33,14 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     counts = await count_statuses(console_request, partner_id, request, live=session.live)
     return console_request.render_page(
         "payments",
-        "Payments",
+        console_request.texts.plain("nav.payments"),
         filters=filters,
         response=response,
         merchants=await list_merchants(console_request),
         partners=(),
         choices=list_filter_choices(console_request, live=console_request.session.live),
         path=PATH,
-        **build_controls(filters, counts),
+        **build_controls(console_request.texts, filters, counts),
         **await views.build_values(console_request, partner_id, filters),
     )
 
@@ -50,9 +50,7 @@ async def show_row_states(console_request: ConsoleRequest) -> PlainResponse:
     response = await console_request.call(
         _LIST, PaymentFilters.from_request(console_request).to_request()
     )
-    return PlainResponse.from_json(
-        list_row_states(console_request.console.formatter, response.data)
-    )
+    return PlainResponse.from_json(list_row_states(console_request.formatter, response.data))
 
 
 async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
@@ -60,7 +58,7 @@ async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
     request = PaymentFilters.from_request(console_request).to_request(ROWS_MAX)
     request.ClearField("cursor")
     return build_csv(
-        console_request.console.formatter,
+        console_request.formatter,
         await list_first_rows(console_request, request, FILE_ROWS_MAX),
     )
 

@@ -13,11 +13,10 @@ from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.accounts.service.sign_outs import has_ended
-from florin_server.domain.errors import validation_error
-from florin_server.web.console.paths import ROOT, SESSIONS
+from florin_server.web.console.paths import ROOT, SESSIONS, redirect
+from florin_server.web.console.refusals import ConsoleError, describe_refusal
 from florin_server.web.console.session import SESSIONS_MAX
-from florin_server.web.console.site import ConsoleRequest, describe_refusal, redirect
-from florin_server.web.refusal import to_refused_error
+from florin_server.web.console.site import ConsoleRequest
 
 PATH: Final = SESSIONS
 ADD_PATH: Final = f"{SESSIONS}/add"
@@ -40,11 +39,11 @@ async def add(console_request: ConsoleRequest) -> PlainResponse:
             console.sessions.start(holder, console_request.session.host, live=live)
         )
         if len(session.list_all()) > SESSIONS_MAX:
-            raise to_refused_error(
-                validation_error("key", f"must be one of {SESSIONS_MAX}: sign out of one first")
-            )
+            raise ConsoleError(400, "fault.sessions_limit", limit=SESSIONS_MAX)
     except RefusedError as refused:
-        answer = _render(console_request, refused.status, describe_refusal(refused))
+        answer = _render(
+            console_request, refused.status, describe_refusal(refused, console_request.texts)
+        )
         return replace(answer, headers=(*answer.headers, *refused.headers))
     for former in console_request.session.list_all():
         if former.holder == holder:
@@ -58,7 +57,7 @@ async def switch(console_request: ConsoleRequest) -> PlainResponse:
     holder = console_request.form.text("key")
     session = console_request.session.choose(holder)
     if session is None:
-        message = "This key is not signed in here any more. Enter it to sign in again."
+        message = console_request.texts.plain("sessions.gone")
         return _render(console_request, 409, message)
     if await has_ended(console.app, session.id):
         remaining = session.remove(holder)
@@ -88,7 +87,7 @@ async def end(console_request: ConsoleRequest) -> PlainResponse:
 def _render(console_request: ConsoleRequest, status: int = 200, problem: str = "") -> PlainResponse:
     return console_request.render_page(
         "merchant/sessions",
-        "Signed-in keys",
+        console_request.texts.plain("nav.sessions"),
         status,
         problem=problem,
         ended=console_request.query.get("ended") == "1",

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from grpc_rest_gateway.plain import PlainResponse
 
-from florin_server.domain.errors import ApiError, ErrorCode, validation_error
+from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.reports.period import (
     ReportPeriod,
     get_month,
@@ -23,6 +23,7 @@ from florin_server.features.reports.service.partner_statement import (
 from florin_server.features.reports.service.statement import list_csv_rows
 from florin_server.money.payments.service.search import find_partner_id
 from florin_server.web.console.merchant.payments import list_merchants
+from florin_server.web.console.refusals import ConsoleError
 from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.handlers import NOSNIFF
 
@@ -48,7 +49,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     address = {"month": month, "zone": period.zone, "merchant": query.get("merchant", "")}
     return console_request.render_page(
         "merchant/statement",
-        "Statement",
+        console_request.texts.plain("nav.statement"),
         statement=result.statement,
         merchant=result.merchant,
         merchants=merchants,
@@ -88,4 +89,4 @@ def _parse_period(month: str, zone: str) -> ReportPeriod:
         return parse_period(month, zone[:_ZONE_CHARS])
     except ValueError as error:
         field = "zone" if "zone" in str(error) else "month"
-        raise validation_error(field, str(error)) from error
+        raise ConsoleError(400, f"fault.statement_{field}") from error

@@ -13,7 +13,8 @@ from florin_server.domain.webhooks.endpoint import ALL_TYPES, EVENT_TYPES, expan
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import parse_choice, parse_timestamp
 from florin_server.web.console.merchant import payments
-from florin_server.web.console.site import ConsoleRequest, describe_refusal
+from florin_server.web.console.refusals import describe_refusal
+from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.undo import make_pause_offer
 
 PATH = "/console/webhooks"
@@ -49,7 +50,7 @@ async def create(console_request: ConsoleRequest) -> PlainResponse:
         if refused.status in {401, 403}:
             raise
         return await _render_list(console_request, values, events, refused)
-    return _render_secret(console_request, "New endpoint", endpoint)
+    return _render_secret(console_request, console_request.texts.plain("endpoint.new"), endpoint)
 
 
 async def show_endpoint(console_request: ConsoleRequest) -> PlainResponse:
@@ -61,7 +62,7 @@ async def show_endpoint(console_request: ConsoleRequest) -> PlainResponse:
     past = await console_request.call("WebhookService.ListWebhookAttempts", attempts_request)
     return console_request.render_page(
         "merchant/webhook",
-        f"Endpoint {endpoint.id}",
+        console_request.texts.plain("endpoint.title", id=endpoint.id),
         endpoint=endpoint,
         attempts=past.attempts,
         received=[
@@ -75,12 +76,7 @@ async def confirm_pause(console_request: ConsoleRequest) -> ActionConfirmation |
     """Ask before an endpoint is paused; resuming needs no question."""
     if console_request.form.text("paused") != "1":
         return None
-    return await _confirm(
-        console_request,
-        "Pause this endpoint?",
-        "Pause endpoint",
-        "Events are queued until you resume it. Nothing is lost.",
-    )
+    return await _confirm(console_request, "endpoint.pause", "endpoint.pause.warning")
 
 
 async def confirm_rotate(console_request: ConsoleRequest) -> ActionConfirmation:
@@ -88,43 +84,33 @@ async def confirm_rotate(console_request: ConsoleRequest) -> ActionConfirmation:
     overlap = parse_choice(console_request.form.text("overlap"), _OVERLAPS, "overlap")
     return await _confirm(
         console_request,
-        "Rotate the secret of this endpoint?",
-        "Rotate secret",
-        "The old secret stops signing at once: your server refuses deliveries until it has the "
-        "new one."
-        if overlap == 0
-        else "Deliveries are signed with both secrets for one day. Your server needs the new one "
-        "before it ends.",
+        "secret.rotate",
+        "secret.rotate.at_once" if overlap == 0 else "secret.rotate.overlap",
     )
 
 
 async def confirm_remove(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before an endpoint is deleted."""
-    return await _confirm(
-        console_request,
-        "Delete this endpoint?",
-        "Delete endpoint",
-        "Its queued events are lost, and its secret is deleted. This cannot be undone.",
-    )
+    return await _confirm(console_request, "endpoint.delete", "endpoint.delete.warning")
 
 
-async def _confirm(
-    console_request: ConsoleRequest, title: str, button: str, warning: str
-) -> ActionConfirmation:
+async def _confirm(console_request: ConsoleRequest, key: str, warning: str) -> ActionConfirmation:
+    """Return the question of an action; `key` begins the keys of its messages."""
+    texts = console_request.texts
     request = webhook_pb2.GetWebhookEndpointRequest(
         id=console_request.get_path_variable("endpoint_id")
     )
     endpoint = await console_request.call("WebhookService.GetWebhookEndpoint", request)
     return ActionConfirmation(
-        title=title,
-        button=button,
+        title=texts.plain(f"{key}.ask"),
+        button=texts.plain(f"{key}.button"),
         back=build_path(endpoint.id),
         facts=(
-            ("Endpoint", endpoint.url or "events are fetched"),
-            ("Description", endpoint.description or "none"),
-            ("Id", endpoint.id),
+            (texts.plain("endpoint"), endpoint.url or texts.plain("endpoint.fetched")),
+            (texts.plain("description"), endpoint.description or texts.plain("none")),
+            (texts.plain("id"), endpoint.id),
         ),
-        warning=warning,
+        warning=texts.plain(warning),
     )
 
 
@@ -135,7 +121,7 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     request = webhook_pb2.UpdateWebhookEndpointRequest(id=endpoint_id, paused=paused)
     await console_request.call("WebhookService.UpdateWebhookEndpoint", request)
     page = build_path(endpoint_id)
-    offer = make_pause_offer(f"{page}/pause", paused=paused)
+    offer = make_pause_offer(console_request.texts, f"{page}/pause", paused=paused)
     return console_request.redirect_with_undo(page, offer)
 
 
@@ -146,7 +132,7 @@ async def rotate(console_request: ConsoleRequest) -> PlainResponse:
         overlap_seconds=parse_choice(console_request.form.text("overlap"), _OVERLAPS, "overlap"),
     )
     endpoint = await console_request.call("WebhookService.RotateWebhookSecret", request)
-    return _render_secret(console_request, "New secret", endpoint)
+    return _render_secret(console_request, console_request.texts.plain("secret.new"), endpoint)
 
 
 async def remove(console_request: ConsoleRequest) -> PlainResponse:
@@ -173,7 +159,7 @@ async def replay_since(console_request: ConsoleRequest) -> PlainResponse:
     form = console_request.form
     request = webhook_pb2.ReplayWebhooksSinceRequest(
         id=console_request.get_path_variable("endpoint_id"),
-        since=parse_timestamp(form.text("since"), "since"),
+        since=parse_timestamp(form.text("since")),
         events=form.texts("event"),
         cursor=form.text("cursor") or None,
     )
@@ -184,7 +170,7 @@ async def replay_since(console_request: ConsoleRequest) -> PlainResponse:
         except RefusedError as refused:
             if refused.status != _RATE_LIMITED_STATUS:
                 raise
-            problem = describe_refusal(refused)
+            problem = describe_refusal(refused, console_request.texts)
             break
         count += page.payments
         request.cursor = page.next_cursor
@@ -192,7 +178,7 @@ async def replay_since(console_request: ConsoleRequest) -> PlainResponse:
             break
     return console_request.render_page(
         "merchant/webhook_replayed",
-        "Events replayed",
+        console_request.texts.plain("replay.title"),
         count=count,
         problem=problem,
         since=form.text("since"),
@@ -220,7 +206,7 @@ async def _render_list(
     response = await console_request.call("WebhookService.ListWebhookEndpoints", request)
     return console_request.render_page(
         "merchant/webhooks",
-        "Webhooks",
+        console_request.texts.plain("nav.webhooks"),
         200 if error is None else error.status,
         response=response,
         merchant=merchant,
@@ -228,7 +214,7 @@ async def _render_list(
         types=(*EVENT_TYPES, ALL_TYPES),
         values=values,
         events=events,
-        problem="" if error is None else describe_refusal(error),
+        problem="" if error is None else describe_refusal(error, console_request.texts),
     )
 
 

@@ -33,7 +33,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     )
     return console_request.render_page(
         "operator/accounts",
-        "Accounts",
+        console_request.texts.plain("nav.accounts"),
         partners=partners.partners,
         keys=keys.keys,
         wallets=wallets.wallets,
@@ -57,12 +57,16 @@ async def confirm_partner_status(console_request: ConsoleRequest) -> ActionConfi
         "OperatorService.ListPartners", partner_pb2.ListPartnersRequest()
     )
     names = [partner.name for partner in listed.partners if partner.id == partner_id]
+    texts = console_request.texts
     return ActionConfirmation(
-        title="Suspend this partner?",
-        button="Suspend partner",
+        title=texts.plain("partner.suspend.ask"),
+        button=texts.plain("partner.suspend.button"),
         back=PATH,
-        facts=(("Partner", names[0] if names else "unknown"), ("Id", partner_id)),
-        warning="All its keys stop working at once. Payments that are confirmed are completed.",
+        facts=(
+            (texts.plain("partner"), names[0] if names else texts.plain("unknown")),
+            (texts.plain("id"), partner_id),
+        ),
+        warning=texts.plain("partner.suspend.warning"),
     )
 
 
@@ -76,7 +80,9 @@ async def set_partner_status(console_request: ConsoleRequest) -> PlainResponse:
     await console_request.call("OperatorService.SetPartnerStatus", request)
     former = "active" if status == "suspended" else "suspended"
     offer = UndoOffer(
-        f"The partner is {status}.",
+        console_request.texts.plain(
+            "undo.partner_suspended" if status == "suspended" else "undo.partner_active"
+        ),
         f"{PATH}/partners/status",
         {"partner": request.partner_id, "status": former},
     )
@@ -94,7 +100,10 @@ async def create_key(console_request: ConsoleRequest) -> PlainResponse:
     )
     created = await console_request.call("OperatorService.CreateApiKey", request)
     return console_request.render_page(
-        "operator/key", "New key", key=created.key, secret=created.secret
+        "operator/key",
+        console_request.texts.plain("key.new"),
+        key=created.key,
+        secret=created.secret,
     )
 
 
@@ -104,17 +113,21 @@ async def confirm_revoke_key(console_request: ConsoleRequest) -> ActionConfirmat
     listed = await console_request.call(
         "OperatorService.ListApiKeys", partner_pb2.ListApiKeysRequest()
     )
+    texts = console_request.texts
     facts = [
-        (("Partner", key.partner_id or "a wallet"), ("Ends in", key.last4))
+        (
+            (texts.plain("key.for"), key.partner_id or texts.plain("key.wallet")),
+            (texts.plain("key.ends_in"), key.last4),
+        )
         for key in listed.keys
         if key.key_id == key_id
     ]
     return ActionConfirmation(
-        title="Revoke this API key?",
-        button="Revoke key",
+        title=texts.plain("key.revoke.ask"),
+        button=texts.plain("key.revoke.button"),
         back=PATH,
-        facts=(("Key", key_id), *(facts[0] if facts else ())),
-        warning="Its calls are refused at once and its sessions end. This cannot be undone.",
+        facts=((texts.plain("key"), key_id), *(facts[0] if facts else ())),
+        warning=texts.plain("key.revoke.warning"),
     )
 
 
@@ -132,12 +145,16 @@ async def confirm_revoke_wallet(console_request: ConsoleRequest) -> ActionConfir
         "OperatorService.ListWallets", partner_pb2.ListWalletsRequest()
     )
     names = [wallet.name for wallet in listed.wallets if wallet.app_id == app_id]
+    texts = console_request.texts
     return ActionConfirmation(
-        title="Revoke this wallet?",
-        button="Revoke wallet",
+        title=texts.plain("wallet.revoke.ask"),
+        button=texts.plain("wallet.revoke.button"),
         back=PATH,
-        facts=(("Wallet", names[0] if names else "unknown"), ("App id", app_id)),
-        warning="It can confirm no payment from now on. This cannot be undone.",
+        facts=(
+            (texts.plain("wallet"), names[0] if names else texts.plain("unknown")),
+            (texts.plain("app_id"), app_id),
+        ),
+        warning=texts.plain("wallet.revoke.warning"),
     )
 
 

@@ -9,10 +9,10 @@ from urllib.parse import urlencode
 from florin.v1 import ledger_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
-from florin_server.domain.errors import validation_error
 from florin_server.domain.ledger.accounts import SINGLE_ACCOUNTS, LedgerAccountKind, parse_kind
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import FormValues, group_fields
+from florin_server.web.console.refusals import ConsoleError
 from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/books"
@@ -54,22 +54,22 @@ class LedgerAccountList:
     after: str = ""
 
 
-# in the order of the page
-_GROUP_NAMES = {
-    LedgerAccountKind.WALLET: "Your wallets",
-    LedgerAccountKind.MERCHANT: "Owed to merchants",
-    LedgerAccountKind.HELD: "Held from blocked payers",
-    LedgerAccountKind.INCOME: "Earned",
-    LedgerAccountKind.EXPENSE: "Spent",
-    LedgerAccountKind.EXTERNAL: "Buyers and others outside",
-}
+# in the order of the page; "books." and the kind is the key of the heading
+GROUPS = (
+    LedgerAccountKind.WALLET,
+    LedgerAccountKind.MERCHANT,
+    LedgerAccountKind.HELD,
+    LedgerAccountKind.INCOME,
+    LedgerAccountKind.EXPENSE,
+    LedgerAccountKind.EXTERNAL,
+)
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerGroup:
     """The balances of one kind of account; `totals` are of assets that several lines have."""
 
-    name: str
+    kind: LedgerAccountKind
     lines: list[BalanceLine]
     totals: list[BalanceLine]
 
@@ -85,7 +85,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     query = group_fields(console_request.request.query)
     return console_request.render_page(
         "operator/books",
-        "Books",
+        console_request.texts.plain("nav.books"),
         groups=group_lines(summarize_balances(balances)),
         listed=list_accounts(balances, query) if query.text("kind") else None,
         kinds=_GROUPED_KINDS,
@@ -137,8 +137,8 @@ def group_lines(lines: Iterable[BalanceLine]) -> list[LedgerGroup]:
         kind = LedgerAccountKind(line.name) if line.link else parse_kind(line.name)
         by_kind.setdefault(kind, []).append(line)
     return [
-        LedgerGroup(_GROUP_NAMES[kind], by_kind[kind], _sum_lines(by_kind[kind]))
-        for kind in _GROUP_NAMES
+        LedgerGroup(kind, by_kind[kind], _sum_lines(by_kind[kind]))
+        for kind in GROUPS
         if kind in by_kind
     ]
 
@@ -157,13 +157,13 @@ def _sum_lines(lines: Iterable[BalanceLine]) -> list[BalanceLine]:
 def list_accounts(
     balances: Iterable[ledger_pb2.LedgerBalance], query: FormValues
 ) -> LedgerAccountList:
-    """Return a page of the accounts of a kind; ApiError for an unknown kind or page."""
+    """Return a page of the accounts of a kind; ConsoleError for an unknown kind or page."""
     kind, search, asset = (query.text(name) for name in ("kind", "account", "asset"))
     page = query.text("page") or "1"
     if kind not in _GROUPED_KINDS:
-        raise validation_error("kind", "is unknown")
+        raise ConsoleError(400, "fault.unknown_choice", field="kind")
     if not (page.isascii() and page.isdecimal() and int(page[:9]) > 0):
-        raise validation_error("page", "must be the number of a page")
+        raise ConsoleError(400, "fault.page_number")
     lines = [
         BalanceLine(ledger_balance.account, ledger_balance.asset, ledger_balance.amount)
         for ledger_balance in balances
@@ -194,17 +194,17 @@ def _build_link(**query: str) -> str:
 
 async def confirm_difference(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before a difference is booked."""
-    form = console_request.form
+    form, texts = console_request.form, console_request.texts
     return ActionConfirmation(
-        title="Book this difference as your deposit?",
-        button="Book as deposit",
+        title=texts.plain("books.deposit.ask"),
+        button=texts.plain("books.deposit.button"),
         back=f"{PATH}?check=1",
         facts=(
-            ("Account", form.text("account")),
-            ("Asset", console_request.console.formatter.asset_name(form.text("asset"))),
-            ("Note", form.text("note") or "none"),
+            (texts.plain("account"), form.text("account")),
+            (texts.plain("asset"), console_request.formatter.asset_name(form.text("asset"))),
+            (texts.plain("note"), form.text("note") or texts.plain("none")),
         ),
-        warning="Book it only if the money is yours. Entries of the ledger are never changed.",
+        warning=texts.plain("books.deposit.warning"),
     )
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 from urllib.parse import quote
 
 from florin.v1 import condition_pb2, system_pb2
-from grpc_rest_gateway.errors import RefusedError
 from grpc_rest_gateway.plain import PlainResponse
 
 from florin_server.domain.conditions import ConditionName
-from florin_server.domain.errors import ErrorCode
 from florin_server.domain.node_hours import HOUR_US, HOURS_KEPT
-from florin_server.domain.settlement.runway import Runway, format_runway
-from florin_server.web.console.pills import StatePill, find_pill
+from florin_server.domain.settlement.runway import round_count
+from florin_server.web.console.pills import StatePill, get_pill
+from florin_server.web.console.refusals import ConsoleError
 from florin_server.web.console.site import ConsoleRequest
+from florin_server.web.language import Translations
 
 NODES_PATH: Final = "/console/nodes/{chain_id}"
 _DOWN: Final = {
@@ -33,6 +34,7 @@ _HEIGHTS: Final = {"": 20, "s": 14, "x": 8, "n": 2}
 _GAUGE_S: Final = 7 * 86_400
 _WARN_S: Final = 3 * 86_400
 _BAD_S: Final = 86_400
+_YEAR_S: Final = 365 * 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +77,12 @@ async def list_strips(console_request: ConsoleRequest) -> Mapping[str, Sequence[
     listed = await console_request.call(
         "OperatorService.ListNodeHistory", system_pb2.ListNodeHistoryRequest()
     )
-    now_us = console_request.console.formatter.now_us()
+    now_us = console_request.formatter.now_us()
     strips: dict[str, list[NodeStrip]] = {}
     for node in listed.nodes:
-        strips.setdefault(node.chain_id, []).append(build_strip(node, now_us))
+        strips.setdefault(node.chain_id, []).append(
+            build_strip(console_request.texts, node, now_us)
+        )
     return strips
 
 
@@ -90,11 +94,10 @@ async def show_nodes(console_request: ConsoleRequest) -> PlainResponse:
     )
     nodes = [node for node in listed.nodes if node.chain_id == chain_id]
     if not nodes:
-        raise RefusedError(404, ErrorCode.INVALID_PARAMS, "No such chain, or it has no nodes")
-    formatter = console_request.console.formatter
-    return console_request.render_page(
-        "operator/nodes", f"Nodes of {formatter.chain(chain_id)}", nodes=nodes, chain_id=chain_id
-    )
+        raise ConsoleError(404, "fault.no_nodes")
+    chain = console_request.formatter.chain(chain_id)
+    title = console_request.texts.plain("nodes.of", chain=chain)
+    return console_request.render_page("operator/nodes", title, nodes=nodes, chain_id=chain_id)
 
 
 def build_nodes_path(chain_id: str) -> str:
@@ -102,7 +105,7 @@ def build_nodes_path(chain_id: str) -> str:
     return NODES_PATH.format(chain_id=quote(chain_id, ""))
 
 
-def build_strip(node: system_pb2.NodeHistory, now_us: int) -> NodeStrip:
+def build_strip(texts: Translations, node: system_pb2.NodeHistory, now_us: int) -> NodeStrip:
     """Return the strip of a node; the current hour is last."""
     by_hour = {hour.start.ToMicroseconds() // HOUR_US: hour for hour in node.hours}
     first = now_us // HOUR_US - HOURS_KEPT + 1
@@ -110,9 +113,9 @@ def build_strip(node: system_pb2.NodeHistory, now_us: int) -> NodeStrip:
     looks = [_get_look(hour) for hour in hours]
     observed = sum(look != "n" for look in looks)
     good = looks.count("")
-    label = f"{node.name}: {good} of {observed} hours without trouble"
+    label = texts.plain("health.good_hours", node=node.name, good=good, observed=observed)
     if not observed:
-        label = f"{node.name}: not observed yet"
+        label = texts.plain("health.not_observed", node=node.name)
     cells = [
         StripCell(f"{place * 100 / HOURS_KEPT:.2f}%", look) for place, look in enumerate(looks)
     ]
@@ -129,7 +132,9 @@ def _get_look(hour: system_pb2.NodeHour | None) -> str:
 
 
 def find_chain_pill(
-    chain: system_pb2.ChainStatus, executors: Iterable[system_pb2.Executor]
+    texts: Translations,
+    chain: system_pb2.ChainStatus,
+    executors: Iterable[system_pb2.Executor],
 ) -> StatePill:
     """Return the state of a chain, the worst that applies."""
     names = {
@@ -144,16 +149,18 @@ def find_chain_pill(
     elif relayers and all(executor.paused for executor in relayers):
         word = "paused"
     elif names & _SHORT:
-        word = "low coin"
+        word = "low_coin"
     elif ConditionName.BLOCKS_UNREAD in names or (used_lags and min(used_lags) > 0):
         word = "behind"
     else:
-        word = "healthy" if chain.healthy else "check it"
-    return find_pill(word)
+        word = "healthy" if chain.healthy else "check_it"
+    return get_pill(texts, f"chain.{word}")
 
 
 def build_gauges(
-    system: system_pb2.GetSystemStatusResponse, executors: Iterable[system_pb2.Executor]
+    texts: Translations,
+    system: system_pb2.GetSystemStatusResponse,
+    executors: Iterable[system_pb2.Executor],
 ) -> dict[str, CoinGauge]:
     """Return the gauges of executors, by id."""
     chains = {chain.chain_id: chain for chain in system.chains}
@@ -161,29 +168,39 @@ def build_gauges(
     for executor in executors:
         chain = chains.get(executor.id.rpartition(":")[0])
         items = "payments" if chain and _is_relayer(chain, executor.id) else "payouts"
-        gauges[executor.id] = _build_gauge(executor, items)
+        gauges[executor.id] = _build_gauge(texts, executor, items)
     return gauges
 
 
-def _build_gauge(executor: system_pb2.Executor, items: str) -> CoinGauge:
+def _build_gauge(texts: Translations, executor: system_pb2.Executor, items: str) -> CoinGauge:
     if not executor.HasField("runway"):
-        return CoinGauge("not known")
+        return CoinGauge(texts.plain("health.not_known"))
     runway = executor.runway
     seconds = runway.seconds_left if runway.HasField("seconds_left") else None
-    text = format_runway(
-        Runway(
-            runway.account,
-            runway.asset,
-            transactions=runway.transactions,
-            items_left=runway.items_left if runway.HasField("items_left") else None,
-            seconds_left=seconds,
-        ),
-        items,
-    )
+    text = _describe_runway(texts, runway, items)
     if seconds is None:
         return CoinGauge(text)
     look = "bad" if seconds < _BAD_S else "warn" if seconds < _WARN_S else "good"
     return CoinGauge(text, look, min(seconds, _GAUGE_S))
+
+
+def _describe_runway(texts: Translations, runway: system_pb2.ExecutorRunway, items: str) -> str:
+    """Return how long the coin lasts, as `florin executors` says it; "not known" if so."""
+    if not runway.transactions:
+        return texts.plain("health.no_transactions")
+    parts = []
+    if runway.HasField("items_left"):
+        number = texts.format_number(Decimal(round_count(runway.items_left)))
+        parts.append(texts.plain(f"health.{items}_left", number=number))
+    if runway.HasField("seconds_left"):
+        is_long = runway.seconds_left >= _YEAR_S
+        time = (
+            texts.plain("health.more_than_year")
+            if is_long
+            else texts.format_duration(runway.seconds_left)
+        )
+        parts.append(texts.plain("health.time_left", time=time))
+    return " · ".join(parts) or texts.plain("health.not_known")
 
 
 def _is_relayer(chain: system_pb2.ChainStatus, executor_id: str) -> bool:

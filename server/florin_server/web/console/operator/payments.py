@@ -45,14 +45,14 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     )
     return console_request.render_page(
         "payments",
-        "Payments",
+        console_request.texts.plain("nav.payments"),
         filters=filters,
         response=response,
         merchants=(),
         partners=partners.partners,
         choices=list_filter_choices(console_request, live=request.live),
         path=PATH,
-        **build_controls(filters, counts),
+        **build_controls(console_request.texts, filters, counts),
     )
 
 
@@ -61,9 +61,7 @@ async def show_row_states(console_request: ConsoleRequest) -> PlainResponse:
     response = await console_request.call(
         _LIST, _build_request(PaymentFilters.from_request(console_request), PAGE_ROWS)
     )
-    return PlainResponse.from_json(
-        list_row_states(console_request.console.formatter, response.data)
-    )
+    return PlainResponse.from_json(list_row_states(console_request.formatter, response.data))
 
 
 async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
@@ -75,7 +73,7 @@ async def download_csv(console_request: ConsoleRequest) -> PlainResponse:
         page = await console_request.call(_LIST, request)
         payment_rows += page.data
         if not page.next_cursor or len(payment_rows) >= FILE_ROWS_MAX:
-            return build_csv(console_request.console.formatter, payment_rows[:FILE_ROWS_MAX])
+            return build_csv(console_request.formatter, payment_rows[:FILE_ROWS_MAX])
         request.filter.cursor = page.next_cursor
 
 
@@ -88,12 +86,12 @@ async def show_payment(console_request: ConsoleRequest) -> PlainResponse:
     booked = await console_request.call("OperatorService.ListEntries", list_entries_request)
     return console_request.render_page(
         "operator/payment",
-        f"Payment {console_request.console.formatter.short(traced.payment.payment_id)}",
+        console_request.texts.plain(
+            "payment.title", id=console_request.formatter.short(traced.payment.payment_id)
+        ),
         payment=traced.payment,
         partner=traced.partner_id,
-        steps=list_traced_steps(
-            console_request.console.formatter, traced.events, traced.payment.refunds
-        ),
+        steps=list_traced_steps(console_request.formatter, traced.events, traced.payment.refunds),
         explorer=find_explorer_url(console_request, traced.payment),
         transactions=traced.transactions,
         notes=await list_notes(console_request, traced.payment.payment_id),

@@ -5,14 +5,14 @@ from __future__ import annotations
 from florin.v1 import payout_pb2
 from grpc_rest_gateway.plain import PlainResponse
 
-from florin_server.domain.errors import validation_error
 from florin_server.rails.types import Asset
 from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.fields import parse_choice, parse_minor_units
+from florin_server.web.console.refusals import ConsoleError
 from florin_server.web.console.site import ConsoleRequest
 
 PATH = "/console/payouts"
-_OUTCOMES = {
+OUTCOMES = {
     "paid": payout_pb2.PAYOUT_OUTCOME_PAID,
     "not_paid": payout_pb2.PAYOUT_OUTCOME_NOT_PAID,
 }
@@ -30,16 +30,23 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     ]
     return console_request.render_page(
         "operator/payouts",
-        "Payouts",
+        console_request.texts.plain("nav.payouts"),
         payouts=result.payouts,
         everything=everything,
-        assets={asset.id: f"{asset.symbol} on {asset.network_name}" for asset in assets},
+        assets={
+            asset.id: console_request.formatter.token_name(asset.symbol, asset.network_name)
+            for asset in assets
+        },
     )
 
 
 async def confirm_create(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before a payout is created: its amount, its recipient and what is owed."""
-    form, formatter = console_request.form, console_request.console.formatter
+    form, formatter, texts = (
+        console_request.form,
+        console_request.formatter,
+        console_request.texts,
+    )
     asset, amount = _parse_amount(console_request)
     request = payout_pb2.PreviewPayoutRequest(
         merchant_id=form.text("merchant"), asset=asset.id, amount=amount
@@ -47,61 +54,63 @@ async def confirm_create(console_request: ConsoleRequest) -> ActionConfirmation:
     preview = await console_request.call("OperatorService.PreviewPayout", request)
     sent = formatter.minor(asset.id, preview.amount)
     return ActionConfirmation(
-        title=f"Pay out {sent}?",
-        button=f"Pay out {sent}",
+        title=texts.plain("payout.ask", amount=sent),
+        button=texts.plain("payout.button", amount=sent),
         back=PATH,
         facts=(
-            ("Merchant", preview.merchant_name),
-            ("To", preview.account),
-            ("Network", asset.network_name),
-            ("Owed", formatter.minor(asset.id, preview.owed)),
-            ("Mode", "live" if preview.live else "test"),
-            *((("It waits", preview.problem),) if preview.problem else ()),
+            (texts.plain("merchant"), preview.merchant_name),
+            (texts.plain("recipient"), preview.account),
+            (texts.plain("network"), asset.network_name),
+            (texts.plain("payout.owed"), formatter.minor(asset.id, preview.owed)),
+            (
+                texts.plain("mode"),
+                texts.plain("state.mode.live" if preview.live else "state.mode.test"),
+            ),
+            *(((texts.plain("payout.waits"), preview.problem),) if preview.problem else ()),
         ),
-        warning="The money leaves the treasury and cannot be recovered.",
+        warning=texts.plain("money_leaves"),
     )
 
 
 async def confirm_refuse(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before a payout is cancelled."""
     return ActionConfirmation(
-        title="Cancel this payout?",
-        button="Cancel payout",
+        title=console_request.texts.plain("payout.cancel.ask"),
+        button=console_request.texts.plain("payout.cancel.button"),
         back=PATH,
         facts=await _list_facts(console_request),
-        warning="It is not sent. A cancelled refund fails, and the merchant can request another.",
+        warning=console_request.texts.plain("payout.cancel.warning"),
     )
 
 
 async def confirm_resolve(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before the outcome of a payout is set by hand."""
     outcome = console_request.form.text("outcome")
-    parse_choice(outcome, _OUTCOMES, "outcome")
-    arrived = outcome == "paid"
+    parse_choice(outcome, OUTCOMES, "outcome")
     return ActionConfirmation(
-        title="Did it arrive?" if arrived else "Did it not arrive?",
-        button="It arrived" if arrived else "It did not arrive",
+        title=console_request.texts.plain(f"payout.{outcome}.ask"),
+        button=console_request.texts.plain(f"payout.{outcome}.button"),
         back=PATH,
         facts=await _list_facts(console_request),
-        warning="Look up the transaction in a block explorer first. After a wrong answer the money "
-        "may be paid twice or not at all.",
+        warning=console_request.texts.plain("payout.resolve.warning"),
     )
 
 
 async def _list_facts(console_request: ConsoleRequest) -> tuple[tuple[str, str], ...]:
-    payout_id, formatter = console_request.form.text("payout"), console_request.console.formatter
+    payout_id, formatter = console_request.form.text("payout"), console_request.formatter
+    texts = console_request.texts
     listed = await console_request.call(
         "OperatorService.ListPayouts", payout_pb2.ListPayoutsRequest(all=True)
     )
     for payout in listed.payouts:
         if payout.payout_id == payout_id:
             return (
-                ("Amount", formatter.minor(payout.asset, payout.amount)),
-                ("To", payout.account),
-                ("Merchant", payout.merchant_id),
-                ("Payout", payout_id),
+                (texts.plain("amount"), formatter.minor(payout.asset, payout.amount)),
+                (texts.plain("recipient"), payout.account),
+                (texts.plain("merchant"), payout.merchant_id),
+                (texts.plain("payout"), payout_id),
             )
-    return (("Payout", payout_id),)
+    return ((texts.plain("payout"), payout_id),)
 
 
 def _parse_amount(console_request: ConsoleRequest) -> tuple[Asset, str]:
@@ -109,9 +118,9 @@ def _parse_amount(console_request: ConsoleRequest) -> tuple[Asset, str]:
     form = console_request.form
     asset = console_request.console.app.find_asset(form.text("asset"))
     if asset is None:
-        raise validation_error("asset", "is unknown")
+        raise ConsoleError(400, "fault.unknown_choice", field="asset")
     amount = form.text("amount")
-    return asset, parse_minor_units(amount, asset.decimals, "amount") if amount else ""
+    return asset, parse_minor_units(amount, asset.decimals) if amount else ""
 
 
 async def create(console_request: ConsoleRequest) -> PlainResponse:
@@ -135,7 +144,7 @@ async def resolve(console_request: ConsoleRequest) -> PlainResponse:
     """Set the outcome of a payout that its transaction does not prove."""
     request = payout_pb2.ResolvePayoutRequest(
         payout_id=console_request.form.text("payout"),
-        outcome=parse_choice(console_request.form.text("outcome"), _OUTCOMES, "outcome"),
+        outcome=parse_choice(console_request.form.text("outcome"), OUTCOMES, "outcome"),
     )
     await console_request.call("OperatorService.ResolvePayout", request)
     return console_request.redirect_to(PATH)

@@ -17,7 +17,10 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     request = quarantine_pb2.ListQuarantinedItemsRequest(all=everything)
     result = await console_request.call("OperatorService.ListQuarantinedItems", request)
     return console_request.render_page(
-        "operator/quarantine", "Quarantine", items=result.items, everything=everything
+        "operator/quarantine",
+        console_request.texts.plain("nav.quarantine"),
+        items=result.items,
+        everything=everything,
     )
 
 
@@ -30,13 +33,16 @@ async def retry(console_request: ConsoleRequest) -> PlainResponse:
 
 async def confirm_resolve(console_request: ConsoleRequest) -> ActionConfirmation:
     """Ask before an item is resolved for good."""
-    form = console_request.form
+    form, texts = console_request.form, console_request.texts
     return ActionConfirmation(
-        title="Resolve this item?",
-        button="Resolve item",
+        title=texts.plain("quarantine.resolve.ask"),
+        button=texts.plain("quarantine.resolve.button"),
         back=PATH,
-        facts=(("Item", form.text("item")), ("Note", form.text("note"))),
-        warning="No worker processes it any more. Resolve it only if its work is done.",
+        facts=(
+            (texts.plain("quarantine.item"), form.text("item")),
+            (texts.plain("note"), form.text("note")),
+        ),
+        warning=texts.plain("quarantine.resolve.warning"),
     )
 
 

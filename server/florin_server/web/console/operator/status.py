@@ -12,7 +12,8 @@ from florin_server.web.console.confirmation import ActionConfirmation
 from florin_server.web.console.operator import health
 from florin_server.web.console.operator.alarms import list_alarms
 from florin_server.web.console.operator.books import all_balances
-from florin_server.web.console.site import ROOT, ConsoleRequest
+from florin_server.web.console.paths import ROOT
+from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.undo import UndoOffer
 
 _PAUSE, _RESUME = f"{ROOT}/executors/pause", f"{ROOT}/executors/resume"
@@ -31,17 +32,17 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     wallets = await all_balances(console_request, ledger_pb2.ACCOUNT_KIND_WALLET)
     return console_request.render_page(
         "operator/status",
-        "Status",
+        console_request.texts.plain("nav.status"),
         system=system,
-        alarms=list_alarms(console_request.console.formatter, system),
+        alarms=list_alarms(console_request.formatter, system),
         executors=senders.executors,
         pills={
-            chain.chain_id: health.find_chain_pill(chain, senders.executors)
+            chain.chain_id: health.find_chain_pill(console_request.texts, chain, senders.executors)
             for chain in system.chains
         },
         strips=strips,
         node_paths={chain_id: health.build_nodes_path(chain_id) for chain_id in strips},
-        gauges=health.build_gauges(system, senders.executors),
+        gauges=health.build_gauges(console_request.texts, system, senders.executors),
         coins={
             executor.id: _list_account_balances(wallets, executor.id)
             for executor in senders.executors
@@ -57,16 +58,19 @@ async def confirm_pause(console_request: ConsoleRequest) -> ActionConfirmation:
         "OperatorService.ListExecutors", system_pb2.ListExecutorsRequest()
     )
     executors = [executor for executor in listed.executors if executor.id == executor_id]
+    texts = console_request.texts
     return ActionConfirmation(
-        title="Pause this executor?",
-        button="Pause executor",
+        title=texts.plain("executor.pause.ask"),
+        button=texts.plain("executor.pause.button"),
         back=ROOT,
         facts=(
-            ("Account", executor_id),
-            *(("Open transactions", str(executor.open_transactions)) for executor in executors),
+            (texts.plain("account"), executor_id),
+            *(
+                (texts.plain("executor.open"), str(executor.open_transactions))
+                for executor in executors
+            ),
         ),
-        warning="Confirmed payments and payouts wait until you resume it. Authorizations of "
-        "buyers can end meanwhile.",
+        warning=texts.plain("executor.pause.warning"),
     )
 
 
@@ -74,7 +78,11 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     """Pause an executor: it sends nothing new."""
     request = system_pb2.PauseExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.PauseExecutor", request)
-    offer = UndoOffer("The executor is paused.", _RESUME, {"executor": request.executor_id})
+    offer = UndoOffer(
+        console_request.texts.plain("undo.executor_paused"),
+        _RESUME,
+        {"executor": request.executor_id},
+    )
     return console_request.redirect_with_undo(ROOT, offer)
 
 
@@ -82,7 +90,11 @@ async def resume(console_request: ConsoleRequest) -> PlainResponse:
     """Resume an executor."""
     request = system_pb2.ResumeExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.ResumeExecutor", request)
-    offer = UndoOffer("The executor is resumed.", _PAUSE, {"executor": request.executor_id})
+    offer = UndoOffer(
+        console_request.texts.plain("undo.executor_resumed"),
+        _PAUSE,
+        {"executor": request.executor_id},
+    )
     return console_request.redirect_with_undo(ROOT, offer)
 
 

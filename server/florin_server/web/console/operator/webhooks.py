@@ -23,7 +23,10 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
     )
     response = await console_request.call("OperatorService.ListWebhookEndpoints", request)
     return console_request.render_page(
-        "operator/webhooks", "Webhooks", response=response, paused=paused
+        "operator/webhooks",
+        console_request.texts.plain("nav.webhooks"),
+        response=response,
+        paused=paused,
     )
 
 
@@ -34,7 +37,7 @@ async def show_attempts(console_request: ConsoleRequest) -> PlainResponse:
     past = await console_request.call("OperatorService.ListWebhookAttempts", request)
     return console_request.render_page(
         "operator/webhook",
-        f"Endpoint {endpoint_id}",
+        console_request.texts.plain("endpoint.title", id=endpoint_id),
         attempts=past.attempts,
     )
 
@@ -43,12 +46,13 @@ async def confirm_pause(console_request: ConsoleRequest) -> ActionConfirmation |
     """Ask before an endpoint is paused; resuming needs no question."""
     if console_request.form.text("paused") != "1":
         return None
+    texts = console_request.texts
     return ActionConfirmation(
-        title="Pause this endpoint?",
-        button="Pause endpoint",
+        title=texts.plain("endpoint.pause.ask"),
+        button=texts.plain("endpoint.pause.button"),
         back=PATH,
-        facts=(("Endpoint", console_request.get_path_variable("endpoint_id")),),
-        warning="The events of its owner are queued until it is resumed. Nothing is lost.",
+        facts=((texts.plain("endpoint"), console_request.get_path_variable("endpoint_id")),),
+        warning=texts.plain("endpoint.pause.warning_owner"),
     )
 
 
@@ -59,5 +63,5 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     request = webhook_pb2.UpdateWebhookEndpointRequest(id=endpoint_id, paused=paused)
     await console_request.call("OperatorService.UpdateWebhookEndpoint", request)
     path = ENDPOINT_PATH.format(endpoint_id=quote(endpoint_id, ""))
-    offer = make_pause_offer(f"{path}/pause", paused=paused)
+    offer = make_pause_offer(console_request.texts, f"{path}/pause", paused=paused)
     return console_request.redirect_with_undo(PATH, offer)

@@ -1,26 +1,28 @@
 // Shows times in the reader's zone, copies values, and moves to the search with "/".
-export {};
+import {locale, translate} from "./texts.js";
 
 const AGES = [
-  {size: 86400, unit: "d"},
-  {size: 3600, unit: "h"},
-  {size: 60, unit: "min"},
-  {size: 1, unit: "s"},
+  {size: 86400, key: "ago.days"},
+  {size: 3600, key: "ago.hours"},
+  {size: 60, key: "ago.minutes"},
+  {size: 1, key: "ago.seconds"},
 ];
 const MONTH_S = 30 * 86400;
 const EVERY_MS = 10_000;
 // by the clock of the service, which ages are measured with: the browser's can be off
 const loaded = document.getElementById("loaded");
 const loadedMs = loaded instanceof HTMLTimeElement ? Date.parse(loaded.dateTime) : Date.now();
-const whole = new Intl.DateTimeFormat(undefined, {dateStyle: "medium", timeStyle: "medium"});
-const day = new Intl.DateTimeFormat(undefined, {dateStyle: "medium"});
+const whole = new Intl.DateTimeFormat(locale, {dateStyle: "medium", timeStyle: "medium"});
+const day = new Intl.DateTimeFormat(locale, {dateStyle: "medium"});
 
 /** @param {Date} at */
 function describeAge(at) {
   const seconds = Math.floor((loadedMs + performance.now() - at.getTime()) / 1000);
   if (seconds < 0 || seconds > MONTH_S) return day.format(at);
   const age = AGES.find(({size}) => seconds >= size);
-  return age ? `${Math.floor(seconds / age.size)} ${age.unit} ago` : "now";
+  return age
+    ? translate(age.key, {number: String(Math.floor(seconds / age.size))})
+    : translate("ago.now");
 }
 
 function showTimes() {
@@ -36,7 +38,7 @@ function showTimes() {
 function showZone() {
   const zone = document.getElementById("zone");
   const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
-  if (zone && name !== "UTC") zone.textContent = `${name}; a time shows UTC when you point at it`;
+  if (zone && name !== "UTC") zone.textContent = translate("zone", {zone: name});
 }
 
 /** @param {string} text */
@@ -52,9 +54,9 @@ async function copy(event) {
   announce("");
   try {
     await navigator.clipboard.writeText(button.dataset["copy"] ?? "");
-    announce("Copied.");
+    announce(translate("copied"));
   } catch {
-    announce("The browser did not allow copying.");
+    announce(translate("copy_failed"));
   }
 }
 

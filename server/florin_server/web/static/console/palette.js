@@ -5,10 +5,10 @@ export {};
 const palette = document.querySelector("#palette");
 const input = palette?.querySelector("input");
 const options = [...(palette?.querySelectorAll("li") ?? [])];
-/** @type {HTMLElement | undefined} */
+/** @type {HTMLLIElement | undefined} */
 let active;
 
-/** @param {HTMLElement | undefined} option */
+/** @param {HTMLLIElement | undefined} option */
 function activate(option) {
   active?.setAttribute("aria-selected", "false");
   option?.setAttribute("aria-selected", "true");

@@ -1,5 +1,6 @@
 // Updates the statuses in an open table, and reports new payments.
-import {replacePill} from "./pills.js";
+import {readWord, replacePill} from "./pills.js";
+import {translate} from "./texts.js";
 
 /** @typedef {{id: string, status: string}} Row */
 
@@ -22,10 +23,10 @@ function show(rows) {
     if (!cell) {
       unknown += 1;
     } else if (replacePill(cell, row.status)) {
-      announce(`A payment changed to: ${row.status}.`);
+      announce(translate("payment_changed", {status: readWord(cell)}));
     }
   }
-  if (unknown) announce("There are new payments. Reload the page.");
+  if (unknown) announce(translate("new_payments"));
 }
 
 /** @param {string} address */
@@ -34,12 +35,12 @@ async function poll(address) {
   try {
     const response = await fetch(address, {credentials: "same-origin", cache: "no-store"});
     if (response.status === 401) {
-      announce("Your session has ended. Reload the page to sign in.");
+      announce(translate("session_ended"));
       return false;
     }
     if (response.ok) show(await response.json());
   } catch {
-    announce("Florin does not respond. This page may be out of date.");
+    announce(translate("unreachable"));
   }
   return true;
 }

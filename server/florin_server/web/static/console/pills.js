@@ -3,14 +3,20 @@
 /**
  * Shows a state, and returns true if another one was shown before.
  * @param {Element} holder
- * @param {string} word
+ * @param {string} state
  */
-export function replacePill(holder, word) {
-  if (holder.querySelector(".pill .word")?.textContent === word) return false;
+export function replacePill(holder, state) {
+  const pill = `.pill[data-state="${CSS.escape(state)}"]`;
+  if (holder.querySelector(pill)) return false;
   const template = document.getElementById("pills");
   if (!(template instanceof HTMLTemplateElement)) return false;
-  const pill = template.content.querySelector(`[data-status="${CSS.escape(word)}"] .pill`);
-  if (!pill) return false;
-  holder.replaceChildren(pill.cloneNode(true));
+  const replacement = template.content.querySelector(pill);
+  if (!replacement) return false;
+  holder.replaceChildren(replacement.cloneNode(true));
   return true;
+}
+
+/** Returns the word of the state that is shown. @param {Element} holder */
+export function readWord(holder) {
+  return holder.querySelector(".pill .word")?.textContent ?? "";
 }

@@ -1,0 +1,53 @@
+"""The consoles' pages look as their sheets show in every state, and everybody can use them."""
+
+from __future__ import annotations
+
+import pytest
+import pytest_asyncio
+
+from tests.screenshots.camera import open_state
+from tests.screenshots.console_page_states import CONSOLE_STATES, console_stage
+from tests.screenshots.fonts import alike
+from tests.screenshots.sheet import describe_difference, load_sheet, photograph
+from tests.support.page_states import add_style_rule, assert_state_is_right
+
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
+
+STATES = {state.name: state for state in CONSOLE_STATES}
+PLANTED = STATES["merchant_payments"]
+RULES = {
+    "pill color": (".pill.good{background:light-dark(#e5f5ec,#12403f)}", "dark"),
+    "row height": (".console tbody td{padding-block:1rem}", "1280 px"),
+    "column": (".console td:nth-child(3){visibility:hidden}", "1280 px"),
+    "shift": (".console main{padding-inline-start:3rem}", "1280 px"),
+}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser(tmp_path_factory):
+    """Yield a browser that renders like the one that took the sheets."""
+    async with alike(tmp_path_factory.mktemp("fonts")) as browser:
+        yield browser
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def stage(tmp_path_factory):
+    async with console_stage(tmp_path_factory.mktemp("office")) as stage:
+        yield stage
+
+
+@pytest.mark.parametrize("name", STATES)
+async def test_page_looks_as_its_sheet_and_meets_the_guidelines(browser, stage, name):
+    await assert_state_is_right(browser, stage, STATES[name])
+
+
+async def test_planted_style_rules_are_detected(browser, stage):
+    sheet = load_sheet(PLANTED.name)
+    async with open_state(browser, stage, PLANTED) as page:
+        for name, (rule, look) in RULES.items():
+            remove = await add_style_rule(page, rule)
+            output = describe_difference(
+                await photograph(page, PLANTED.looks), sheet, PLANTED.looks
+            )
+            assert look in output or "highest page" in output, (name, output)
+            await remove.evaluate("remove => remove()")
