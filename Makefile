@@ -14,6 +14,8 @@
 # bench: measure, and write build/bench.json and build/bench.md; ONLY='create verify' selects some subjects
 # notebooks: run every notebook without Jupyter
 # gallery: run the analyses, and update docs/gallery where the results differ
+# docs: build the site of the documents into build/site, and check its links
+# diagrams: draw the diagrams of the documents for the site, after one has changed (needs Node)
 # screenshots: update the pictures and sheets of pages · screenshots-check: compare the pages with them
 # newcomer: time the way from a clone to the first notebook; installs everything again
 # contracts: compile the Solidity sources (needs Node)
@@ -31,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # an installation that failed is not taken for a finished one
 .DELETE_ON_ERROR:
 
-.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check newcomer mutate verify gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
+.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check diagrams newcomer mutate verify docs gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -77,7 +79,7 @@ install: $(BIN)/uv
 	@touch -t 200001010000 $(RUN)
 
 $(DEV): $(RUN)
-	@$(call install_packages,--extra sandbox --group dev)
+	@$(call install_packages,--extra sandbox --group dev --group docs)
 	@touch $@
 
 demo: $(RUN)
@@ -149,6 +151,9 @@ screenshots: $(DEV)
 screenshots-check: $(DEV)
 	$(BIN)/python -m tests.screenshots --check
 
+diagrams: $(DEV)
+	$(BIN)/python -m tests.diagrams
+
 newcomer: $(DEV)
 	$(BIN)/python -m tests.newcomer
 
@@ -169,6 +174,10 @@ verify: $(DEV)
 	$(BIN)/python -m tools.noun_index --check
 	$(BIN)/python protos/lint.py
 	$(BIN)/python -m tests.scripts
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+docs: $(DEV)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 gen: $(DEV)
 	$(BIN)/python protos/generate.py

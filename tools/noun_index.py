@@ -1,4 +1,4 @@
-"""Write the index of nouns and their tests into CONTRIBUTING.md; compare it with `--check`."""
+"""Write the index of nouns and their tests into its document; compare it with `--check`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Final
 from tools.reference.markdown import render_table
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-_DOCUMENT: Final = ROOT / "CONTRIBUTING.md"
+_DOCUMENT: Final = ROOT / "docs/contributing/tests.md"
 _BEGIN: Final = "<!-- Generated from the folders of the tests by `make gen`; do not edit. -->\n"
 _END: Final = "\n<!-- end of the index -->"
 _KINDS: Final = ("unit", "contract", "e2e")
@@ -73,7 +73,7 @@ def render_index() -> str:
 
 
 def render_document() -> str:
-    """Return CONTRIBUTING.md with the present index."""
+    """Return the document with the present index."""
     before, _, rest = _DOCUMENT.read_text().partition(_BEGIN)
     _, _, after = rest.partition(_END)
     if not after:
@@ -99,7 +99,7 @@ def _list_cells(nouns: list[str]) -> Mapping[tuple[str, int], list[str]]:
 
 
 def _format_link(folder: Path, text: str) -> str:
-    return f"[{text}](tests/{folder.as_posix()})"
+    return f"[{text}](../../tests/{folder.as_posix()})"
 
 
 def main() -> None:
@@ -107,7 +107,7 @@ def main() -> None:
     if sys.argv[1:] != ["--check"]:
         _DOCUMENT.write_text(render_document())
     elif is_stale():
-        raise SystemExit("the index of tests in CONTRIBUTING.md is stale, run `make gen`")
+        raise SystemExit(f"the index of tests in {_DOCUMENT} is stale, run `make gen`")
 
 
 if __name__ == "__main__":

@@ -16,6 +16,17 @@ from google.protobuf.message import Message
 from pydantic import BaseModel
 
 ROOT = Path(__file__).parents[2]
+# followed by a test of their own, as they change the clone
+CONTRIBUTING = (
+    "CONTRIBUTING.md",
+    *(
+        f"docs/contributing/{name}.md"
+        for name in (
+            *("nouns", "language", "tests", "add-an-rpc", "add-a-payment-method"),
+            *("add-a-store-table", "releases"),
+        )
+    ),
+)
 # in reading order: each continues from the state that those before it have reached
 DOCUMENTS = (
     "README.md",
@@ -30,6 +41,7 @@ DOCUMENTS = (
                 "checkout",
                 "webhooks",
                 "examples",
+                "tutorials/wallet",
                 "receipts",
                 "command-line",
                 "clients",
@@ -46,6 +58,7 @@ DOCUMENTS = (
                 "payouts",
                 "books",
                 "data",
+                "tutorials/analyst",
                 "notebooks",
                 "screening",
                 "nodes-and-relayers",
@@ -54,6 +67,7 @@ DOCUMENTS = (
                 "buyer-data",
                 "pages",
                 "deployment",
+                "tutorials/operator",
                 "monitoring",
                 "alarms",
                 "postgresql",
@@ -69,7 +83,7 @@ DOCUMENTS = (
     ),
     "CODE_OF_CONDUCT.md",
     "SECURITY.md",
-    "CONTRIBUTING.md",
+    *CONTRIBUTING,
 )
 # generated from the code, and checked against it there
 GENERATED = ("docs/reference/", "docs/gallery/")

@@ -1,7 +1,7 @@
-"""CONTRIBUTING.md, followed from top to bottom in a clone: its three examples are made, and work.
+"""CONTRIBUTING.md and its how-tos, followed in a clone: their three examples are made, and work.
 
-Files are written and changed as it says, and its commands are run. Targets of make other than `gen`
-are expanded only (`make -n`): this test is part of one. The number of the newest migration is
+Files are written and changed as they say, and their commands are run. Targets of make other than
+`gen` are expanded only (`make -n`): this test is part of one. The number of the newest migration is
 today's.
 """
 
@@ -12,7 +12,7 @@ import shutil
 
 import pytest
 
-from tests.support.documents import ROOT, DocumentBlock, list_blocks
+from tests.support.documents import CONTRIBUTING, ROOT, DocumentBlock, list_blocks
 from tests.support.newcomer import NewcomerWalk, start_walk
 
 BEFORE, NEXT = "v0023", "v0024"
@@ -26,7 +26,7 @@ pytestmark = [
 async def test_contributing_is_followed_from_top_to_bottom(tmp_path):
     async with start_walk(tmp_path) as walk:
         for block in list_blocks():
-            if block.place[0] == "CONTRIBUTING.md":
+            if block.place[0] in CONTRIBUTING:
                 await follow(walk, block)
         # the results pass the checks; types are left out, as they take a minute
         for command in (await walk.shell.run("make -n --no-print-directory verify")).splitlines():

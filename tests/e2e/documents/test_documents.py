@@ -45,10 +45,12 @@ from tests.e2e.documents import (  # noqa: F401  (their steps)
     hooks,
     receipts,
     store,
+    tutorials,
 )
 from tests.e2e.documents.steps import STEPS, step
 from tests.support import foreign_chains
 from tests.support.documents import (
+    CONTRIBUTING,
     DocumentBlock,
     check_request,
     check_settings_taken,
@@ -62,7 +64,6 @@ from tests.support.until import wait_until as so
 
 REAL_CHAIN = ("@base-node.url", "/run/secrets/florin-keystores")
 SHOWN = {"text", "mermaid"}
-ELSEWHERE = "CONTRIBUTING.md"  # has a test of its own: it changes the clone
 LISTED, OTHER = "0x" + "bb" * 20, "0x" + "cc" * 20
 EURC, USDC = (
     "0x60a3e35cc302bfa44cb288bc5a4f316fdb1adb42",
@@ -97,7 +98,7 @@ async def test_the_documents_are_followed_from_top_to_bottom(walk):
 
 
 def test_every_documented_block_has_a_step_and_is_executed():
-    blocks = [block for block in list_blocks() if block.place[0] != ELSEWHERE]
+    blocks = [block for block in list_blocks() if block.place[0] not in CONTRIBUTING]
     places = {block.place for block in blocks}
     shown = {block.place for block in blocks if block.kind in SHOWN}
     assert STEPS.keys() <= places
@@ -242,6 +243,7 @@ async def days_of_payments(walk: NewcomerWalk, block: DocumentBlock) -> None:
 @step("docs/real-chains.md", "Write one by hand", 0)
 @step("docs/deployment.md", "TLS", 0)
 @step("docs/deployment.md", "TLS", 1)
+@step("docs/tutorials/operator.md", "Install", 2)
 @step("docs/monitoring.md", "Traces", 0)
 async def fragment(walk: NewcomerWalk, block: DocumentBlock) -> None:
     """Load the block in florin.toml, beside the documents' complete chain, and in a chain file."""
@@ -326,7 +328,7 @@ def usd_coin() -> bytes:
     return code
 
 
-@step("docs/real-chains.md", "Add one with a command", 0)
+@step("docs/real-chains.md", "Add a chain with a command", 0)
 async def real_chain(walk: NewcomerWalk, block: DocumentBlock) -> None:
     password = walk.folder.parent / "password"
     password.write_text("correct horse")

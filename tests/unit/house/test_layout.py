@@ -400,8 +400,8 @@ def test_targets_of_make_name_tests_that_exist():
 
 
 def test_questions_of_a_newcomer_lead_to_code():
-    section = read_document("CONTRIBUTING.md").partition("### Seven questions of a newcomer")[2]
-    rows = re.findall(r"^\| (.+?\?) \| (.+) \|$", section.partition("\n## ")[0], re.MULTILINE)
+    section = read_document("docs/contributing/nouns.md").partition("## Seven questions of a")[2]
+    rows = re.findall(r"^\| (.+?\?) \| (.+) \|$", section, re.MULTILINE)
     assert len(rows) == 7
     for question, answer in rows:
         places = re.findall(r"`([\w/.]+)::(\w+)`", answer)
