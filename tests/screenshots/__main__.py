@@ -37,8 +37,10 @@ def main(arguments: Sequence[str]) -> int:
 
 
 async def _take(names: set[str], *, check: bool) -> int:
+    # a stage starts without data: no folder is used twice
     with tempfile.TemporaryDirectory(prefix="florin-pictures-") as folder:
         wrong = await _take_pictures(names, Path(folder), check=check)
+    with tempfile.TemporaryDirectory(prefix="florin-sheets-") as folder:
         wrong += await _take_sheets(names, Path(folder), check=check)
     wrong += _remove_left(FOLDER.glob("*.png"), {item.name for item in PICTURES}, check=check)
     wrong += _remove_left(

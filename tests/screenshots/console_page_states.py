@@ -154,7 +154,7 @@ async def _fail_to_create(stage: ConsoleStage, page: Page) -> None:
 
 async def _open_menu(stage: ConsoleStage, page: Page) -> None:
     await _merchant("/console")(stage, page)
-    await page.locator("[popovertarget]").first.click()
+    await page.locator("[popovertarget=menu]").first.click()
 
 
 async def _open_held_checkout(stage: ConsoleStage, page: Page) -> None:
