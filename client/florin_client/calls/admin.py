@@ -116,11 +116,13 @@ def update_merchant(
     icon_url: str | None = None,
     support_email: str | None = None,
     support_url: str | None = None,
+    accent: str | None = None,
     **options: Unpack[KeyedCallOptions],
 ) -> RpcCall[UpdateMerchantResponse]:
     """Change a merchant; None keeps a value.
 
-    An empty `icon_url`, `support_email` or `support_url` removes the value.
+    `accent` is the color of its pages, for example "#0a7d5b". An empty `icon_url`, `support_email`,
+    `support_url` or `accent` removes the value.
     """
     request = UpdateMerchantRequest(
         merchant_id=merchant_id,
@@ -129,6 +131,7 @@ def update_merchant(
         icon_url=icon_url,
         support_email=support_email,
         support_url=support_url,
+        accent=accent,
     )
     return _UPDATE(request, options)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable
 from typing import Unpack
 
@@ -16,6 +17,7 @@ from florin.v1.note_pb2 import (
 
 from florin_client.calls.paging import PagedQuery
 from florin_client.calls.rpc import CallOptions, RpcCall, RpcSpec
+from florin_client.calls.values import to_timestamp
 
 _SERVICE_NAME = "AdminService"
 _LIST_ENTRIES = RpcSpec(
@@ -33,16 +35,25 @@ def list_audit_entries(
     action: str = "",
     actor: str = "",
     object_id: str = "",
+    start: dt.datetime | None = None,
+    end: dt.datetime | None = None,
     limit: int | None = None,
     **options: Unpack[CallOptions],
 ) -> PagedQuery[ListAuditEntriesResponse, AuditEntry]:
     """List the audit log of the partner in the mode of the key, newest first, page by page.
 
     `action` is an action or the part before its dot, `actor` a kind of actor or a key id, and
-    `object_id` for example a payment or a merchant. `limit` is the page size, 50 by default, 200 at
-    most.
+    `object_id` for example a payment or a merchant; entries are from `start` or later and before
+    `end`. `limit` is the page size, 50 by default, 200 at most.
     """
-    request = ListAuditEntriesRequest(action=action, actor=actor, object_id=object_id, limit=limit)
+    request = ListAuditEntriesRequest(
+        action=action,
+        actor=actor,
+        object_id=object_id,
+        start_ts=to_timestamp(start),
+        end_ts=to_timestamp(end),
+        limit=limit,
+    )
     return PagedQuery(_LIST_ENTRIES, request, options, _get_entries, _find_cursor)
 
 

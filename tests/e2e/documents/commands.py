@@ -43,7 +43,7 @@ async def keys_that_may_do_less(walk: NewcomerWalk, block: DocumentBlock) -> Non
     reader = await walk.shell.value("READER")
     assert reader.startswith("fl_test_pk_")
     key_id = reader.split("_")[3]
-    assert re.search(rf"^{key_id} .* read +- +Dashboard$", text, re.MULTILINE)
+    assert re.search(rf"^{key_id} .* read +- +never +Dashboard$", text, re.MULTILINE)
     assert await walk.shell.value("FLORIN_MERCHANT_ID") in text
     assert await walk.shell.value("FLORIN_MERCHANT_DESTINATION") in text
 
