@@ -326,7 +326,7 @@ async def test_keys_are_created_and_revoked_while_florin_runs(up, forks, session
     assert KEY.fullmatch(created.out.strip())
     key_id = created.out.split("_")[3]
     assert f"Key id {key_id}." in created.err
-    assert listed(forks, up.home.path)[key_id][-2] == "-"
+    assert listed(forks, up.home.path)[key_id][-3:] == ["-", "never", "-"]
 
     api = RestApi(session, up.env["FLORIN_BASE_URL"], up.env)
     payment_id = (await api.create(ORDER))["paymentId"]
@@ -338,7 +338,7 @@ async def test_keys_are_created_and_revoked_while_florin_runs(up, forks, session
     error = await refusal(api.call, "GET", path, headers)
     assert time.monotonic() - revoked < 5
     assert (error.http, error.code) == (401, "invalid_api_key")
-    kind, mode, *_, when, _ = listed(forks, up.home.path)[key_id]
+    kind, mode, *_, when, _, _ = listed(forks, up.home.path)[key_id]
     assert (kind, mode) == ("wallet", "test")
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\dZ", when)
 
@@ -363,7 +363,7 @@ def test_keys_are_created_and_revoked_while_florin_is_stopped(stopped, forks):
     key_id = created.out.split("_")[3]
     done = forks("keys", "revoke", key_id, home=stopped)
     assert (done.status, done.out) == (0, f"{key_id} is revoked.\n")
-    revoked = {name: row[-2] != "-" for name, row in listed(forks, stopped).items()}
+    revoked = {name: row[-3] != "-" for name, row in listed(forks, stopped).items()}
     assert len(revoked) == 3
     assert [name for name, gone in revoked.items() if gone] == [key_id]
 

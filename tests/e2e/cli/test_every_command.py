@@ -20,7 +20,8 @@ pytestmark = pytest.mark.long
 OTHER_ACCOUNT = "eip155:31337:0x" + "77" * 20
 PREVIEW = "2026-02-19.preview"
 # their output is for a shell, or comes from another program
-PLAIN = {"lab", "completion"}
+# `report` has --format json
+PLAIN = {"lab", "completion", "report"}
 LASTING = {"up", "serve", "worker", "gateway", "listen"}
 
 
@@ -81,6 +82,15 @@ def keys(stage: CommandEnvironment) -> None:
     assert stage.run_json("keys", "revoke", key_id)[0]["key"]["revokedAt"]
     (refused,) = stage.run_json("keys", "set", key_id, "--name=x", status=ExitStatus.WRONG_STATE)
     assert refused["error"]["code"] == "invalid_state"
+
+
+@tries("audit list")
+def audit_log(stage: CommandEnvironment) -> None:
+    (created,) = stage.run_json("partners", "create", "Audit & Co")
+    (listed,) = stage.run_json("audit", "list", "--limit", "50")
+    assert ("partner.created", created["id"]) in {
+        (entry["action"], entry["objectId"]) for entry in listed["entries"]
+    }
 
 
 @tries("wallets register", "wallets list", "wallets revoke")
