@@ -48,6 +48,8 @@ JUDGED = frozenset(
         "listPayments",
         "listMerchantPayments",
         "listPaymentsLegacy",
+        "listAuditEntries",
+        "createPaymentNote",
         "createRefund",
         "getReceipt",
         "createMerchant",
