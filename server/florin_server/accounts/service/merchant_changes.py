@@ -9,13 +9,12 @@ from florin_server.domain.payments.payment import Merchant
 def describe_merchant(
     action: AuditAction, before: Merchant | None, after: Merchant | None
 ) -> AuditChange | None:
-    """Return what changed of a merchant; None without a merchant."""
-    merchant = after or before
-    if merchant is None:
+    """Return what changed of a merchant; None if there is none afterwards: it was refused."""
+    if after is None:
         return None
     changes = list_changes(_list_values(before), _list_values(after))
     return AuditChange(
-        action, AuditObject.MERCHANT, merchant.id, merchant.partner_id, merchant.live, changes
+        action, AuditObject.MERCHANT, after.id, after.partner_id, after.live, changes
     )
 
 
