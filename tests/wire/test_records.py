@@ -64,10 +64,8 @@ async def test_a_cursor_of_another_partner_shows_nothing_of_it(desk):
             payment_id = await create_payment(desk, owner)
             await desk.ask("POST", f"/v1/payments/{payment_id}/cancel", owner.headers)
     page = await desk.ask("GET", f"{LOG}?limit=1", tenant.headers)
-    assert (len(page.body["entries"]), page.body["entries"][0]["action"]) == (
-        1,
-        "payment.cancelled",
-    )
+    # entries of one moment have no order of their own
+    assert len(page.body["entries"]) == 1
     cursor = page.body["nextCursor"]
     second = await desk.ask("GET", f"{LOG}?limit=1&cursor={cursor}", tenant.headers)
     assert second.body["entries"][0]["id"] != page.body["entries"][0]["id"]

@@ -28,7 +28,7 @@ ExecutorId = Annotated[str, typer.Argument(help="Executor id, from `florin execu
 
 @executors.command("list")
 def executors_list(home: HomeOption = None) -> None:
-    """List executors, their open transactions, and how long their coin lasts.
+    """List executors, their transactions, and their coin's runway.
 
     Example: `florin executors list`
     """
