@@ -40,6 +40,21 @@ async def test_asset_file_is_cached_permanently(desk):
     assert body == STYLE
 
 
+async def test_scripts_lose_lines_of_comments_and_nothing_else():
+    script = (
+        b"/** Adds. */\nlet a = 1; // one\n  // two\n  /**\n   * Three.\n   */\n"
+        b"  f(/** @type {x} */ (a));\n"
+    )
+    assert assets.strip_script(script) == b"let a = 1; // one\n  f(/** @type {x} */ (a));\n"
+    for file in assets.FOLDER.rglob("*.js"):
+        lines = iter(file.read_bytes().splitlines())
+        kept = assets.strip_script(file.read_bytes()).splitlines()
+        # in their order, and what is left out looks like a comment
+        for line in kept:
+            left_out = list(iter(lines.__next__, line)) if line else []
+            assert all(re.match(rb"\s*(//|/\*|\*)|\s*$", text) for text in left_out), file
+
+
 async def test_styles_lose_comments_and_spaces_and_nothing_else():
     style = b"""/* x */
     @media (min-width: 30rem) { a :is(b, c)::before , d > e:hover { --x: 1px ;

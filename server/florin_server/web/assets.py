@@ -38,6 +38,10 @@ _HEADERS: Final = (
     # a picture that is opened on its own runs no script either
     (b"content-security-policy", b"default-src 'none'; style-src 'unsafe-inline'"),
 )
+# a block ends its last line; one before code on the same line stays, as type checkers need it
+_SCRIPT_COMMENT: Final = re.compile(
+    rb"^[ ]*(?://[^\n]*|/\*(?:(?!\*/).)*\*/[ ]*)\n", re.MULTILINE | re.DOTALL
+)
 _COMMENT: Final = re.compile(rb"/\*.*?\*/", re.DOTALL)
 _SPACES: Final = re.compile(rb"\s+")
 _AROUND_MARKS: Final = re.compile(rb" ?([{};,]) ?")
@@ -124,9 +128,9 @@ def _load_files() -> Mapping[str, StaticFile]:
 
 
 def _read_own_file(file: Path) -> StaticFile:
-    """Return a file of this package; styles without comments and needless spaces."""
-    body = file.read_bytes()
-    return _to_static_file(compact_style(body) if file.suffix == ".css" else body, file.suffix)
+    """Return a file of this package; styles without needless spaces, both without comments."""
+    compact = _COMPACTORS.get(file.suffix, bytes)
+    return _to_static_file(compact(file.read_bytes()), file.suffix)
 
 
 def read_file(file: Path) -> StaticFile:
@@ -148,6 +152,17 @@ def compact_style(style: bytes) -> bytes:
     # a space before a colon can be part of a selector, one after a property cannot
     compacted = _PROPERTY.sub(rb"\1:", _AROUND_MARKS.sub(rb"\1", text))
     return compacted.replace(b";}", b"}").strip()
+
+
+def strip_script(script: bytes) -> bytes:
+    """Return a script without the comments that have lines of their own.
+
+    No line of a text in backquotes begins as a comment does.
+    """
+    return _SCRIPT_COMMENT.sub(b"", script)
+
+
+_COMPACTORS: Final = {".css": compact_style, ".js": strip_script}
 
 
 @functools.cache
