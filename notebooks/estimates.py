@@ -59,7 +59,7 @@ def estimate_share(outcomes: ArrayLike, clusters: Sequence[object] | None = None
 
     The effective size follows Korn and Graubard (1998): the variance between clusters, with the
     quantile of Student's distribution for few clusters. If all outcomes are equal, the data shows
-    no variance, and each cluster counts as if its rows always agreed. One cluster tells nothing.
+    no variance, and each cluster counts as if its rows always agreed. One cluster shows nothing.
     """
     hits = np.asarray(outcomes, dtype=float)
     total, share = hits.size, float(hits.mean()) if hits.size else 0.0

@@ -143,7 +143,7 @@ def test_clusters_that_do_not_matter_widen_nothing_much():
 def test_effective_size_of_extreme_data():
     # each row a cluster of its own
     assert estimates.estimate_share([1, 0, 1], ["a", "b", "c"]).effective == 3
-    # one cluster tells as much as one row
+    # one cluster counts as one row
     assert estimates.estimate_share([1, 0, 1], ["a"] * 3).effective == 1
     # no variance: clusters count as if their rows always agreed
     assert estimates.estimate_share([0] * 6, list("aabbcc")).effective == 3

@@ -48,9 +48,9 @@ async def test_scripts_lose_lines_of_comments_and_nothing_else():
     assert assets.strip_script(script) == b"let a = 1; // one\n  f(/** @type {x} */ (a));\n"
     for file in assets.FOLDER.rglob("*.js"):
         lines = iter(file.read_bytes().splitlines())
-        kept = assets.strip_script(file.read_bytes()).splitlines()
+        served = assets.strip_script(file.read_bytes()).splitlines()
         # in their order, and what is left out looks like a comment
-        for line in kept:
+        for line in served:
             left_out = list(iter(lines.__next__, line)) if line else []
             assert all(re.match(rb"\s*(//|/\*|\*)|\s*$", text) for text in left_out), file
 

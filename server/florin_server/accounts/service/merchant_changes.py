@@ -9,7 +9,7 @@ from florin_server.domain.payments.payment import Merchant
 def describe_merchant(
     action: AuditAction, before: Merchant | None, after: Merchant | None
 ) -> AuditChange | None:
-    """Return what changed of a merchant; None if there is none afterwards: it was refused."""
+    """Return what changed of a merchant; None if the change was refused."""
     if after is None:
         return None
     changes = list_changes(_list_values(before), _list_values(after))

@@ -94,7 +94,7 @@ def _get_author(caller: Caller | None) -> str | None:
 
 
 def _make_side_check(caller: Caller | None) -> Callable[[PaymentNote], bool]:
-    """Return what tells the notes of the caller's side: a partner's keys are one side."""
+    """Return the side of the caller, which owns its notes: a partner has one for all keys."""
     is_operator = caller is None
     return lambda note: (note.key_id is None) is is_operator
 
