@@ -141,8 +141,8 @@ def follow_buyers(rows: pd.DataFrame):
     """Estimate the time from a buyer's first payment to the second, in days."""
     orders = rows.sort_values("created_at").groupby("payer").created_at
     first_at, second_at = orders.nth(0), orders.nth(1)
-    starts = pd.Series(first_at.to_numpy(), index=rows.loc[first_at.index, "payer"])
-    returns = pd.Series(second_at.to_numpy(), index=rows.loc[second_at.index, "payer"])
+    starts = first_at.set_axis(rows.loc[first_at.index, "payer"])
+    returns = second_at.set_axis(rows.loc[second_at.index, "payer"])
     ends = returns.reindex(starts.index)
     days = (ends.fillna(until) - starts).dt.total_seconds() / DAY_S
     return incidence(days, ends.notna())
@@ -219,7 +219,7 @@ refunded_at = final.groupby("payment_id").completed_at.min()
 
 def follow_refunds(rows: pd.DataFrame):
     """Estimate the time from a payment's creation to its first final refund, in days."""
-    ends = rows.payment_id.map(refunded_at)
+    ends = refunded_at.reindex(rows.payment_id).set_axis(rows.index)
     days = (ends.fillna(until) - rows.created_at).dt.total_seconds() / DAY_S
     return incidence(days.clip(lower=0), ends.notna())
 

@@ -229,7 +229,11 @@ def _real_ids(
         # mostly a payment whose option is known
         existing = draw(st.integers(0, 3))
         yield "paymentId", offer[0] if existing else _pick(draw, pool.payments)
-    if "Webhook" in name:
+    if "PaymentNote" in name and "id" in paths:
+        payment, note = _pick(draw, pool.notes)
+        yield "paymentId", payment
+        yield "id", note
+    elif "Webhook" in name:
         # as with merchants; the first one has no URL, and its waiting events are taken
         last = pool.endpoints[2:] if name.startswith("deleteWebhookEndpoint") else pool.endpoints
         taken = pool.endpoints[:1] if name.startswith("takeWebhooks") else last

@@ -13,6 +13,7 @@ KEPT_MAX = 200
 OPEN_PAYMENTS = 6
 MERCHANTS = 4
 ENDPOINTS = 5
+NOTES = 3
 PAID = 12
 DOLLAR = "eip155:8453/erc20:0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913"
 ETHER = "eip155:1/slip44:60"
@@ -37,6 +38,8 @@ class Pool:
     merchants: list[str] = field(default_factory=list)
     settlements: list[tuple[str, str]] = field(default_factory=list)
     endpoints: list[str] = field(default_factory=list)
+    # payment and note
+    notes: list[tuple[str, str]] = field(default_factory=list)
     options: list[Offered] = field(default_factory=list)
     accounts: list[str] = field(default_factory=list)
     cursors: list[str] = field(default_factory=list)
@@ -99,4 +102,8 @@ async def filled(desk: ServiceHarness) -> Pool:
         url = {"url": f"https://shop.example/{number}"} if number else {}
         result = await desk.rest.call("POST", "/v1/webhook-endpoints", headers, url)
         pool.endpoints.append(result["endpoint"]["id"])
+    for payment_id in pool.paid[:NOTES]:
+        place = f"/v1/payments/{payment_id}/notes"
+        result = await desk.rest.call("POST", place, headers, {"text": "Left at the door"})
+        pool.notes.append((payment_id, result["id"]))
     return pool

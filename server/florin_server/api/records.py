@@ -8,7 +8,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from florin_server.api.server.timestamps import to_timestamp
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.audit import ActorKind, AuditEntry
-from florin_server.domain.errors import validation_error
 from florin_server.domain.payments.note import PaymentNote
 from florin_server.operations.service.audit_log import AuditListPage
 from florin_server.operations.store.audit_log import AuditQuery
@@ -51,13 +50,6 @@ def to_note(note: PaymentNote) -> note_pb2.PaymentNote:
         created_at=to_timestamp(note.created_at_us),
         deleted_at=to_timestamp(note.deleted_at_us) if note.deleted_at_us else None,
     )
-
-
-def parse_deleted(request: note_pb2.UpdatePaymentNoteRequest) -> bool:
-    """Return whether to delete a note; ApiError if the request does not say."""
-    if not request.HasField("deleted"):
-        raise validation_error("deleted", "is required")
-    return request.deleted
 
 
 def _to_entry(entry: AuditEntry, *, is_operator: bool) -> audit_pb2.AuditEntry:

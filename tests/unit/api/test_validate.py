@@ -11,6 +11,7 @@ from florin.v1 import (
     gateway_pb2,
     listing_pb2,
     merchant_pb2,
+    note_pb2,
     operator_pb2,
     partner_pb2,
     payment_pb2,
@@ -54,6 +55,9 @@ def test_messages_and_texts_that_are_missing():
     assert set(faults(merchant_pb2.CreatePaymentRequest())) == {"amount"}
     assert set(faults(create(amount={}))) == {"amount.unit", "amount.value"}
     assert set(faults(gateway_pb2.FetchActionRequest())) == {"optionId"}
+    # false is a value of a member whose presence is known
+    assert faults(note_pb2.UpdatePaymentNoteRequest()) == {"deleted": "is required"}
+    assert faults(note_pb2.UpdatePaymentNoteRequest(deleted=False)) == {}
 
 
 @pytest.mark.parametrize("value", ["0", "1", "9" * 78])

@@ -26,7 +26,7 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x66lorin/v1/note.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x01\n\x0bPaymentNote\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\npayment_id\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12%\n\x06\x61uthor\x18\x04 \x01(\x0e\x32\x15.florin.v1.NoteAuthor\x12\x0e\n\x06key_id\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\ndeleted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"G\n\x18\x43reatePaymentNoteRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x17\n\x04text\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\xd0\x0f\"-\n\x17ListPaymentNotesRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"A\n\x18ListPaymentNotesResponse\x12%\n\x05notes\x18\x01 \x03(\x0b\x32\x16.florin.v1.PaymentNote\"\\\n\x18UpdatePaymentNoteRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x14\n\x07\x64\x65leted\x18\x03 \x01(\x08H\x00\x88\x01\x01\x42\n\n\x08_deleted*]\n\nNoteAuthor\x12\x1b\n\x17NOTE_AUTHOR_UNSPECIFIED\x10\x00\x12\x18\n\x14NOTE_AUTHOR_OPERATOR\x10\x01\x12\x18\n\x14NOTE_AUTHOR_MERCHANT\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x66lorin/v1/note.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd2\x01\n\x0bPaymentNote\x12\n\n\x02id\x18\x01 \x01(\t\x12\x12\n\npayment_id\x18\x02 \x01(\t\x12\x0c\n\x04text\x18\x03 \x01(\t\x12%\n\x06\x61uthor\x18\x04 \x01(\x0e\x32\x15.florin.v1.NoteAuthor\x12\x0e\n\x06key_id\x18\x05 \x01(\t\x12.\n\ncreated_at\x18\x06 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\ndeleted_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"G\n\x18\x43reatePaymentNoteRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x17\n\x04text\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\xd0\x0f\"-\n\x17ListPaymentNotesRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"A\n\x18ListPaymentNotesResponse\x12%\n\x05notes\x18\x01 \x03(\x0b\x32\x16.florin.v1.PaymentNote\"d\n\x18UpdatePaymentNoteRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\n\n\x02id\x18\x02 \x01(\t\x12\x1c\n\x07\x64\x65leted\x18\x03 \x01(\x08\x42\x06\xaa\xbb\x18\x02\x08\x01H\x00\x88\x01\x01\x42\n\n\x08_deleted*]\n\nNoteAuthor\x12\x1b\n\x17NOTE_AUTHOR_UNSPECIFIED\x10\x00\x12\x18\n\x14NOTE_AUTHOR_OPERATOR\x10\x01\x12\x18\n\x14NOTE_AUTHOR_MERCHANT\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,8 +35,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_CREATEPAYMENTNOTEREQUEST'].fields_by_name['text']._loaded_options = None
   _globals['_CREATEPAYMENTNOTEREQUEST'].fields_by_name['text']._serialized_options = b'\252\273\030\005\010\001\030\320\017'
-  _globals['_NOTEAUTHOR']._serialized_start=593
-  _globals['_NOTEAUTHOR']._serialized_end=686
+  _globals['_UPDATEPAYMENTNOTEREQUEST'].fields_by_name['deleted']._loaded_options = None
+  _globals['_UPDATEPAYMENTNOTEREQUEST'].fields_by_name['deleted']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_NOTEAUTHOR']._serialized_start=601
+  _globals['_NOTEAUTHOR']._serialized_end=694
   _globals['_PAYMENTNOTE']._serialized_start=100
   _globals['_PAYMENTNOTE']._serialized_end=310
   _globals['_CREATEPAYMENTNOTEREQUEST']._serialized_start=312
@@ -46,5 +48,5 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_LISTPAYMENTNOTESRESPONSE']._serialized_start=432
   _globals['_LISTPAYMENTNOTESRESPONSE']._serialized_end=497
   _globals['_UPDATEPAYMENTNOTEREQUEST']._serialized_start=499
-  _globals['_UPDATEPAYMENTNOTEREQUEST']._serialized_end=591
+  _globals['_UPDATEPAYMENTNOTEREQUEST']._serialized_end=599
 # @@protoc_insertion_point(module_scope)

@@ -180,7 +180,7 @@ class UpdatePaymentNoteRequest(_message.Message):
     id: _builtins.str
     """Id of the note."""
     deleted: _builtins.bool
-    """True to delete it; false to restore it, within a day. Must be set."""
+    """True to delete it; false to restore it, within a day."""
     def __init__(
         self,
         *,

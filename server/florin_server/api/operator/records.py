@@ -7,7 +7,7 @@ from typing import Any
 from florin.v1 import audit_pb2, note_pb2
 
 from florin_server.api.context import ApiContext
-from florin_server.api.records import parse_audit_query, parse_deleted, to_audit_response, to_note
+from florin_server.api.records import parse_audit_query, to_audit_response, to_note
 from florin_server.money.payments.service import notes
 from florin_server.operations.service.audit_log import list_entries
 
@@ -48,6 +48,6 @@ class RecordCalls:
         """Delete or restore a note of the operator."""
         return to_note(
             await notes.set_deleted(
-                self._app, None, request.payment_id, request.id, deleted=parse_deleted(request)
+                self._app, None, request.payment_id, request.id, deleted=request.deleted
             )
         )

@@ -191,10 +191,12 @@ def _make_scalar_check(
     field: FieldDescriptor, rule: json_pb2.FieldRule, checks: list[_ValueCheck]
 ) -> _Check:
     name, key, required, presence = field.name, field.json_name, rule.required, field.has_presence
+    # 0 and false are values if their presence is known; empty text counts as missing
+    filled = required and field.cpp_type == FieldDescriptor.CPPTYPE_STRING
 
     def scalar(message: Any, path: str) -> Iterator[FieldIssue]:
         value = getattr(message, name)
-        if not value and (required or not presence or not message.HasField(name)):
+        if not value and (filled or not presence or not message.HasField(name)):
             if required:
                 yield FieldIssue(path + key, "is required")
         elif (fault := _find_fault(checks, value)) is not None:

@@ -98,7 +98,7 @@ def test_every_query_follows_an_index_among_100_000_payments(filled):
 async def test_every_query_follows_an_index_on_postgresql(tmp_path):
     names = [column.name for column in payment_table.c]
     chosen = {
-        "id": "'pay_' || lpad(n::text, 27, '0')",
+        "id": "'pay_n' || lpad(n::text, 26, '0')",
         "reference_id": "'order-' || n",
         "payer": "'payer' || n",
         "tx_id": "'0x' || n",
