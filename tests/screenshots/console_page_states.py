@@ -47,6 +47,8 @@ async def console_stage(home: Path) -> AsyncIterator[ConsoleStage]:
         # the first checkout page registers a wallet, which a list of the operator has
         assert (await office.desk.ask("GET", f"/{office.held}")).status == 200
         _, reader = await office.desk.key(tenant.partner.id, scopes=("read",))
+        # a list of keys has their last use
+        assert (await office.desk.ask("GET", "/v1/merchants", {"Api-Key": reader})).status == 200
         newcomer = await office.desk.tenant()
         # lists are sorted by texts: two partners of one name would have no order
         await newcomer.change_partner(name="Newcomer")

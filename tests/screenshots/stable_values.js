@@ -10,8 +10,8 @@
     // ids of signing keys, which are hashes in base64url
     .replace(/(?<![\w-])[\w-]{43}(?![\w-])/g, (key) => named("", "", key.replaceAll("-", "_")))
     .replace(/\b(whpk_)([0-9a-zA-Z+/]{3,}…[0-9a-zA-Z+/]{3,6})(?==)/g, named)
-    // ages of seconds, which pages count on
-    .replace(/^(now|\d+ s ago)$/, "9 s ago")
+    // ages that pages count on meanwhile
+    .replace(/^(now|\d+\s(?:s|min) ago)$/, "9 s ago")
     // coins less gas
     .replace(/\.(?!\d{3}0{15})\d{18}(?=\s)/g, ".004917866000000000")
     .replace(/\.\d{7,17}(?=\s*tETH)/g, ".004917866")

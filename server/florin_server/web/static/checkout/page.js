@@ -67,6 +67,8 @@ const ahead = pageData.now - Date.now();
 let status = pageData.status;
 let over = pageData.isFinal;
 let lost = false;
+// as the browser reports: an answer that was on its way proves no connection
+let offline = false;
 let warned = false;
 /** @type {EventSource | undefined} */
 let stream;
@@ -127,6 +129,7 @@ async function end() {
 
 /** @param {boolean} now */
 function connected(now) {
+  if (now && offline) return;
   if (now && lost) note("");
   if (!now) note(translate("offline"), true);
   lost = !now;
@@ -241,8 +244,14 @@ if (over) {
   ticking = setInterval(tick, 1000);
   tick();
   // a cut stream is noticed after seconds; the browser's offline event comes at once
-  addEventListener("offline", () => connected(false));
-  addEventListener("online", () => void poll());
+  addEventListener("offline", () => {
+    offline = true;
+    connected(false);
+  });
+  addEventListener("online", () => {
+    offline = false;
+    void poll();
+  });
   listen();
   if (status === "processing") schedulePoll();
   // a page from the browser's cache can be out of date
