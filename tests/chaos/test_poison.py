@@ -26,7 +26,7 @@ from tests.support.worker_points import WorkerCodeScan
 # the short forms run one of so many rounds of each kind, always the same ones: beside all other
 # tests, and those of CI; `make poison` runs every round
 SHORT = 30
-SLOW = int(os.environ.get("FLORIN_POISON_EVERY", "3"))
+SLOW = int(os.environ.get("FLORIN_POISON_EVERY", "6"))
 # rounds without faults; the second refunds what the first sold
 QUIET = 2
 IN_A_ROW = 3

@@ -27,7 +27,7 @@ pytestmark = [
 ]
 
 
-A_SECOND, RELOADS = 200, 2
+A_SECOND, RELOADS = 100, 2
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
