@@ -12,10 +12,9 @@ import pytest_asyncio
 from PIL import ImageChops
 
 from tests.screenshots.buyer_environment import buyer_stage
-from tests.screenshots.camera import open_state
-from tests.screenshots.fonts import alike
 from tests.screenshots.page_states import BUYER_STATES
 from tests.screenshots.sheet import describe_difference, load_sheet, photograph
+from tests.screenshots.state_pages import open_state_pages
 from tests.support.page_states import add_style_rule, assert_state_is_right
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -44,10 +43,10 @@ LOST = ("Nothing is taken before you confirm in your wallet", "Delivery", "12.50
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser(tmp_path_factory):
-    """Yield a browser that renders like the one that took the sheets."""
-    async with alike(tmp_path_factory.mktemp("fonts")) as browser:
-        yield browser
+async def pages(tmp_path_factory):
+    """Yield pages of a browser that renders like the one that took the sheets."""
+    async with open_state_pages(tmp_path_factory.mktemp("fonts")) as pages:
+        yield pages
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -57,13 +56,13 @@ async def stage(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", STATES)
-async def test_page_looks_as_its_sheet_and_meets_the_guidelines(browser, stage, name):
-    await assert_state_is_right(browser, stage, STATES[name])
+async def test_page_looks_as_its_sheet_and_meets_the_guidelines(pages, stage, name):
+    await assert_state_is_right(pages, stage, STATES[name])
 
 
-async def test_planted_style_rules_are_detected(browser, stage):
+async def test_planted_style_rules_are_detected(pages, stage):
     sheet = load_sheet(PLANTED.name)
-    async with open_state(browser, stage, PLANTED) as page:
+    async with pages.open(stage, PLANTED) as page:
         for name, (rule, look) in RULES.items():
             remove = await add_style_rule(page, rule)
             output = describe_difference(
@@ -83,7 +82,7 @@ async def test_planted_style_rules_are_detected(browser, stage):
 
 
 @pytest.mark.parametrize("text", LOST)
-async def test_lost_text_is_detected(browser, stage, text):
+async def test_lost_text_is_detected(pages, stage, text):
     async def lose(route) -> None:
         answer = await route.fetch()
         body, times = re.subn(re.escape(text), "", await answer.text())
@@ -93,6 +92,6 @@ async def test_lost_text_is_detected(browser, stage, text):
     async def spoil(page) -> None:
         await page.route(re.compile("/pay_[0-9a-zA-Z]+$"), lose)
 
-    async with open_state(browser, stage, PLANTED, spoil) as page:
+    async with pages.open(stage, PLANTED, spoil) as page:
         image = await photograph(page, PLANTED.looks)
     assert describe_difference(image, load_sheet(PLANTED.name), PLANTED.looks) != ""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from tests.screenshots.camera import open_state
 from tests.screenshots.console_page_states import CONSOLE_STATES, console_stage
-from tests.screenshots.fonts import alike
 from tests.screenshots.sheet import describe_difference, load_sheet, photograph
+from tests.screenshots.state_pages import open_state_pages
 from tests.support.page_states import add_style_rule, assert_state_is_right
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
@@ -24,10 +23,10 @@ RULES = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def browser(tmp_path_factory):
-    """Yield a browser that renders like the one that took the sheets."""
-    async with alike(tmp_path_factory.mktemp("fonts")) as browser:
-        yield browser
+async def pages(tmp_path_factory):
+    """Yield pages of a browser that renders like the one that took the sheets."""
+    async with open_state_pages(tmp_path_factory.mktemp("fonts")) as pages:
+        yield pages
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -37,13 +36,13 @@ async def stage(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", STATES)
-async def test_page_looks_as_its_sheet_and_meets_the_guidelines(browser, stage, name):
-    await assert_state_is_right(browser, stage, STATES[name])
+async def test_page_looks_as_its_sheet_and_meets_the_guidelines(pages, stage, name):
+    await assert_state_is_right(pages, stage, STATES[name])
 
 
-async def test_planted_style_rules_are_detected(browser, stage):
+async def test_planted_style_rules_are_detected(pages, stage):
     sheet = load_sheet(PLANTED.name)
-    async with open_state(browser, stage, PLANTED) as page:
+    async with pages.open(stage, PLANTED) as page:
         for name, (rule, look) in RULES.items():
             remove = await add_style_rule(page, rule)
             output = describe_difference(

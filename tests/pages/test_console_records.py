@@ -105,6 +105,12 @@ async def test_operator_sees_who_did_what_by_which_way(desk, operator):
     # one click takes it back, without another question: resuming stops nothing
     notice = await operator.get(paused.location)
     assert "The executor is paused." in notice.text
+    # in the language of the reader, which can change meanwhile
+    switched = await operator.get(f"{paused.location}&lang=de")
+    notice = await operator.get(switched.location)
+    assert "Der Executor ist angehalten." in notice.text
+    notice = await operator.get(f"{paused.location}&lang=en")
+    notice = await operator.get(notice.location)
     desk.clock.advance(1)
     path = "/console/executors/resume"
     undone = await operator.send(path, operator.list_hidden_fields(notice, path))

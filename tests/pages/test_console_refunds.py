@@ -45,3 +45,18 @@ async def test_a_list_has_the_sum_of_refunds_and_each(desk, person):
     refunds = page.partition('<h2 id="refunds">')[2].partition("</section>")[0]
     assert re.findall(r"([\d.]+)\u00a0tUSD", refunds) == ["3.000000", "1.250000"]
     assert "Refund up to <bdi>8.25" in page
+
+
+async def test_more_than_the_rest_is_refused_before_the_question(desk, person):
+    tenant = await desk.tenant()
+    created = await desk.rest.call("POST", "/v1/payments", tenant.headers, ORDER)
+    path = f"/v1/sandbox/payments/{created['paymentId']}/simulate"
+    await desk.rest.call("POST", path, tenant.headers, {"outcome": "succeeded"})
+    await person.sign_in(tenant.secret)
+    page = f"/console/merchants/{tenant.merchant.id}/payments/{created['paymentId']}"
+    refused = await person.fill(page, f"{page}/refund", amount="12.500001")
+    assert refused.status == 400
+    assert re.search("At most .*12.50.*tUSD.* can be refunded", refused.text)
+    assert 'name="confirmed"' not in refused.text
+    question = await person.fill(page, f"{page}/refund", amount="12.5")
+    assert 'name="confirmed"' in question.text

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,14 +14,13 @@ from playwright.async_api import Browser, Page
 from tests.screenshots.fonts import alike
 from tests.screenshots.page_state import PageState
 from tests.screenshots.picture import Picture
-from tests.screenshots.sheet import HEIGHT, is_stored, photograph
+from tests.screenshots.sheet import is_stored, photograph
 from tests.screenshots.stable_values import calm
+from tests.screenshots.state_pages import PATIENCE_MS, Spoil, open_state_pages
 from tests.support.browser import open_visitor
 from tests.support.service_harness import START_S
 
-_PATIENCE_MS = 120_000
 _HEIGHT = 700
-Spoil = Callable[[Page], Awaitable[None]]
 # a page that a script still changes is captured again
 _LOOKS_MAX = 20
 # the maximum for a file of one byte a pixel
@@ -54,7 +52,7 @@ async def shot(
     }
     async with open_visitor(browser, **result) as person:
         page = await person.tab()
-        page.set_default_timeout(_PATIENCE_MS)
+        page.set_default_timeout(PATIENCE_MS)
         await page.clock.set_fixed_time(START_S * 1000)
         if spoil is not None:
             await spoil(page)
@@ -65,45 +63,15 @@ async def shot(
         return image
 
 
-@asynccontextmanager
-async def open_state(
-    browser: Browser, stage: Any, state: PageState, spoil: Spoil | None = None
-) -> AsyncIterator[Page]:
-    """Open a page in a state; fail at the end if a script or the policy reported an error."""
-    context = {
-        "viewport": {"width": state.looks[0][0], "height": HEIGHT},
-        "locale": state.language,
-        "timezone_id": "UTC",
-        "reduced_motion": "reduce",
-        "java_script_enabled": state.has_scripts,
-        "has_touch": state.is_phone,
-        "is_mobile": state.is_phone,
-    }
-    async with open_visitor(browser, **context) as person:
-        page = await person.tab()
-        page.set_default_timeout(_PATIENCE_MS)
-        await page.clock.set_fixed_time(START_S * 1000)
-        if spoil is not None:
-            await spoil(page)
-        await state.reach(stage, page)
-        yield page
-        # browsers report answers that are refusals, and lost connections
-        person.complaints[:] = [
-            complaint
-            for complaint in person.complaints
-            if not complaint.startswith("Failed to load resource")
-        ]
-
-
 async def take_sheets(
     states: Sequence[PageState], folder: Path
 ) -> AsyncIterator[tuple[PageState, Image.Image]]:
     """Yield states, and their pages in every look; the folder is for temporary files."""
-    async with alike(folder) as browser:
+    async with open_state_pages(folder) as pages:
         for number, (stage, there) in enumerate(groupby(states, key=lambda state: state.stage)):
             async with stage(folder / f"stage_{number}") as opened:
                 for state in there:
-                    async with open_state(browser, opened, state) as page:
+                    async with pages.open(opened, state) as page:
                         yield state, await _photograph_still(page, state)
 
 

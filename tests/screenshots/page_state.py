@@ -17,7 +17,8 @@ class PageState:
     """A page in one state: its name, its stage, and the steps that lead to it.
 
     As with pictures, a reach function leaves nothing on the stage that other states show. A phone
-    has a touch screen, and other widths.
+    has a touch screen, and other widths. States whose steps add scripts to the page, or go offline,
+    have a page of their own; others share one.
     """
 
     name: str
@@ -26,6 +27,7 @@ class PageState:
     language: str = "en"
     has_scripts: bool = True
     is_phone: bool = False
+    has_own_page: bool = False
 
     @property
     def looks(self) -> tuple[Look, ...]:

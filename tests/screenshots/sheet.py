@@ -124,10 +124,21 @@ def find_differing(photograph: Image.Image, sheet: Image.Image) -> Image.Image:
     """Return white where a pixel of the sheet differs under every small shift of the page."""
     size = (sheet.width, min(sheet.height, photograph.height // 2))
     stored = sheet.crop((0, 0, *size))
-    least = Image.new("L", size, 255)
+    result = Image.new("L", size, 0)
+    fresh = reduce_sheet(photograph).crop((0, 0, *size))
+    # shifts are slow, and needed only where the page is not equal
+    if (box := ImageChops.difference(fresh, stored).getbbox()) is None:
+        return result
+    left, top, right, bottom = box
+    # one pixel of the sheet more at each side, which the shifts reach
+    place = photograph.crop((2 * left - 2, 2 * top - 2, 2 * right + 2, 2 * bottom + 2))
+    part = stored.crop(box)
+    least = Image.new("L", part.size, 255)
     for shift in _SHIFTS:
-        shifted = ImageChops.offset(photograph, *shift).reduce(2).crop((0, 0, *size))
-        red, green, blue = ImageChops.difference(shifted, stored).split()
+        shifted = ImageChops.offset(place, *shift).reduce(2)
+        inner = shifted.crop((1, 1, 1 + part.width, 1 + part.height))
+        red, green, blue = ImageChops.difference(inner, part).split()
         widest = ImageChops.lighter(ImageChops.lighter(red, green), blue)
         least = ImageChops.darker(least, widest)
-    return least.point(lambda value: 255 if value > _NOISE else 0)
+    result.paste(least.point(lambda value: 255 if value > _NOISE else 0), (left, top))
+    return result

@@ -65,12 +65,12 @@ async def _need_data(stage: BuyerStage, page: Page) -> None:
 
 
 WALLET_STATES = (
-    make_state("wallets_found", _list_wallets),
+    make_state("wallets_found", _list_wallets, has_own_page=True),
     make_state("wallets_none", _find_no_wallet),
-    make_state("wallet_options", _offer(USD)),
-    make_state("wallet_options_approval", _offer(EUR)),
-    make_state("wallet_options_fee", _offer(GBP)),
-    make_state("wallet_asked", _ask_wallet),
-    make_state("wallet_declined", _decline),
-    make_state("wallet_needs_data", _need_data),
+    make_state("wallet_options", _offer(USD), has_own_page=True),
+    make_state("wallet_options_approval", _offer(EUR), has_own_page=True),
+    make_state("wallet_options_fee", _offer(GBP), has_own_page=True),
+    make_state("wallet_asked", _ask_wallet, has_own_page=True),
+    make_state("wallet_declined", _decline, has_own_page=True),
+    make_state("wallet_needs_data", _need_data, has_own_page=True),
 )

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
-from playwright.async_api import Browser, JSHandle, Page
+from playwright.async_api import JSHandle, Page
 
 from tests.screenshots.__main__ import DIFFERING
-from tests.screenshots.camera import open_state
 from tests.screenshots.page_state import PageState
 from tests.screenshots.sheet import compare_with_stored, photograph
+from tests.screenshots.state_pages import StatePages
 from tests.support.browser import list_violations
 
 # a script can still be working while the first picture is taken
 _ATTEMPTS = 3
 
 
-async def assert_state_is_right(browser: Browser, stage: Any, state: PageState) -> None:
+async def assert_state_is_right(pages: StatePages, stage: Any, state: PageState) -> None:
     """Fail if a page differs from its sheet, or breaks a rule of axe in one of the schemes."""
-    async with open_state(browser, stage, state) as page:
+    async with pages.open(stage, state) as page:
         output = ""
         for _ in range(_ATTEMPTS):
             image = await photograph(page, state.looks)
             if not (output := compare_with_stored(image, state, DIFFERING)):
                 break
         assert output == "", f"{output}; see {DIFFERING}, or run `make screenshots`"
-        # axe itself is a script
-        for width, scheme in (state.looks[0], state.looks[-1]) if state.has_scripts else ():
+        # axe itself is a script; the page is in its last look already
+        for width, scheme in (state.looks[-1], state.looks[0]) if state.has_scripts else ():
             await page.set_viewport_size({"width": width, "height": 800})
             await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             assert await list_violations(page) == [], (width, scheme)

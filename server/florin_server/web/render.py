@@ -21,7 +21,7 @@ from unicodedata import east_asian_width
 from grpc_rest_gateway.plain import PlainResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from jinja2.utils import htmlsafe_json_dumps
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from florin_server.domain.text import escape_unsafe, escape_unsafe_texts
 from florin_server.web import glyphs
@@ -41,6 +41,18 @@ def _clean_text(value: object) -> str:
     clean = escape_unsafe(text, multiline=True)
     # the replacements contain no markup
     return Markup(clean) if isinstance(text, Markup) else clean  # noqa: S704
+
+
+_CODE: Final = re.compile("`([^`]+)`")
+
+
+def mark_code(text: str) -> Markup:
+    """Return a text as markup, in which names between backticks are code."""
+    # every second part was between backticks
+    parts = [escape(part) for part in _CODE.split(text)]
+    codes = [Markup('<code dir="ltr">{}</code>').format(part) for part in parts[1::2]]
+    parts[1::2] = codes
+    return Markup("").join(parts)
 
 
 # letters of a small text in a drawing, in pixels
@@ -106,6 +118,7 @@ def _create_environment(loader: FileSystemLoader) -> Environment:
     # the filter of a constant is computed once, as the template is loaded
     environment.filters["width"] = _estimate_width
     environment.filters["icon"] = glyphs.draw_icon
+    environment.filters["mark_code"] = mark_code
     return environment
 
 

@@ -41,9 +41,7 @@ async def delete(console_request: ConsoleRequest) -> PlainResponse:
     """Delete a note; the page then offers to restore it."""
     note = await _set_deleted(console_request, deleted=True)
     page = _get_page_path(console_request)
-    offer = UndoOffer(
-        console_request.texts.plain("undo.note_deleted"), f"{page}{RESTORE_PATH}", {"note": note.id}
-    )
+    offer = UndoOffer("undo.note_deleted", f"{page}{RESTORE_PATH}", {"note": note.id})
     return console_request.redirect_with_undo(page, offer)
 
 

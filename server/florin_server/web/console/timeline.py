@@ -9,7 +9,13 @@ from typing import Final
 from florin.v1 import payment_pb2, refund_pb2, trace_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from florin_server.money.payments.service.checkout import (
+    ConfirmationProgress,
+    find_payment,
+    find_progress,
+)
 from florin_server.web.console.pills import StatePill
+from florin_server.web.console.site import ConsoleRequest
 from florin_server.web.console.view import Formatter
 
 # signs of causes whose state alone would not say what happened; "timeline." and the cause is the
@@ -61,6 +67,39 @@ def list_traced_steps(
         replace(_make_step(formatter, traced.event), detail=traced.detail_json) for traced in events
     ]
     return _sort([*steps, *_list_refund_steps(formatter, refunds)])
+
+
+async def find_confirming(
+    console_request: ConsoleRequest, payment_id: str
+) -> ConfirmationProgress | None:
+    """Return the confirmations of a payment that the caller may see; None where none are known."""
+    app = console_request.console.app
+    payment = await find_payment(app, payment_id)
+    return None if payment is None else find_progress(app, payment)
+
+
+def describe_duration(formatter: Formatter, events: Sequence[payment_pb2.PaymentEvent]) -> str:
+    """Return the time from the buyer's confirmation until payment, or until now; empty before."""
+    begin_ms = end_ms = None
+    for event in events:
+        if event.cause == "confirm_accepted":
+            begin_ms, end_ms = event.at.ToMilliseconds(), None
+        elif event.status == payment_pb2.PAYMENT_STATUS_SUCCEEDED and end_ms is None:
+            end_ms = event.at.ToMilliseconds()
+    if begin_ms is None or not events:
+        return ""
+    if end_ms is not None:
+        return _say_seconds(formatter, "timeline.paid_after", end_ms - begin_ms)
+    if events[-1].status != payment_pb2.PAYMENT_STATUS_PROCESSING:
+        return ""
+    return _say_seconds(formatter, "timeline.since", formatter.now_us() // 1_000 - begin_ms)
+
+
+def _say_seconds(formatter: Formatter, key: str, duration_ms: int) -> str:
+    seconds = max(0, duration_ms) / 1_000
+    # tenths matter for chains that take a moment only
+    number = formatter.decimal(seconds) if seconds < 10 else formatter.number(round(seconds))
+    return formatter.texts.plain(key, seconds=number)
 
 
 def _make_step(formatter: Formatter, event: payment_pb2.PaymentEvent) -> TimelineStep:

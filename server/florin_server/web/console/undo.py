@@ -18,7 +18,6 @@ from urllib.parse import urlencode
 import orjson
 
 from florin_server.web.console.session import ConsoleSession, SessionManager
-from florin_server.web.language import Translations
 
 FIELD: Final = "undo"
 _LIFE_US: Final = 600_000_000
@@ -27,9 +26,9 @@ _CHARS_MAX: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class UndoOffer:
-    """The text of a notice, and the form that takes the action back."""
+    """The key of a notice's text, and the form that takes the action back."""
 
-    text: str
+    key: str
     path: str
     fields: Mapping[str, str] = field(default_factory=dict)
 
@@ -38,16 +37,16 @@ def build_undo_path(
     sessions: SessionManager, session: ConsoleSession, now_us: int, page: str, offer: UndoOffer
 ) -> str:
     """Return the path of a page, which then shows the notice."""
-    text = orjson.dumps([now_us, offer.text, offer.path, dict(offer.fields)])
+    text = orjson.dumps([now_us, offer.key, offer.path, dict(offer.fields)])
     encoded = base64.urlsafe_b64encode(text).decode()
     query = urlencode({FIELD: f"{_sign(sessions, session, encoded)}.{encoded}"})
     return f"{page}{'&' if '?' in page else '?'}{query}"
 
 
-def make_pause_offer(texts: Translations, path: str, *, paused: bool) -> UndoOffer:
+def make_pause_offer(path: str, *, paused: bool) -> UndoOffer:
     """Return the offer after an endpoint was paused or resumed by the form at a path."""
-    text = texts.plain("undo.endpoint_paused" if paused else "undo.endpoint_resumed")
-    return UndoOffer(text, path, {"paused": "0" if paused else "1"})
+    key = "undo.endpoint_paused" if paused else "undo.endpoint_resumed"
+    return UndoOffer(key, path, {"paused": "0" if paused else "1"})
 
 
 def find_offer(
@@ -60,10 +59,13 @@ def find_offer(
     ):
         return None
     try:
-        at_us, text, path, fields = orjson.loads(base64.urlsafe_b64decode(encoded))
+        at_us, notice_key, path, fields = orjson.loads(base64.urlsafe_b64decode(encoded))
     except (binascii.Error, ValueError):
         return None
-    return UndoOffer(text, path, fields) if 0 <= now_us - at_us < _LIFE_US else None
+    # releases before 0.4 signed the text itself
+    if not notice_key.startswith("undo.") or not 0 <= now_us - at_us < _LIFE_US:
+        return None
+    return UndoOffer(notice_key, path, fields)
 
 
 def _sign(sessions: SessionManager, session: ConsoleSession, encoded: str) -> str:

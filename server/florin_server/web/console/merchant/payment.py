@@ -20,8 +20,9 @@ from florin_server.web.console.fields import parse_choice, parse_minor_units
 from florin_server.web.console.notes import list_notes
 from florin_server.web.console.payment_links import find_explorer_url, find_receipt_url
 from florin_server.web.console.pills import list_payment_pills
+from florin_server.web.console.refusals import ConsoleError
 from florin_server.web.console.site import ConsoleRequest
-from florin_server.web.console.timeline import list_steps
+from florin_server.web.console.timeline import describe_duration, find_confirming, list_steps
 from florin_server.web.console.view import Formatter
 from florin_server.web.payments.qr import render_code
 
@@ -50,6 +51,8 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         ),
         payment=payment,
         steps=list_steps(console_request.formatter, past.events, payment.refunds),
+        duration=describe_duration(console_request.formatter, past.events),
+        confirming=await find_confirming(console_request, payment.payment_id),
         notes=await list_notes(console_request, payment.payment_id),
         deliveries=await list_deliveries(console_request, payment.payment_id),
         explorer=find_explorer_url(console_request, payment),
@@ -139,6 +142,12 @@ async def confirm_refund(console_request: ConsoleRequest) -> ActionConfirmation:
     amount.CopyFrom(paid)
     if text := form.text("amount"):
         amount.value = parse_minor_units(text, paid.display.decimals)
+        rest = _find_refundable(payment)
+        # without a rest the service refuses any amount, and says why
+        if rest is not None and int(amount.value) > int(rest.refundable.value):
+            raise ConsoleError(
+                400, "fault.refund_too_much", amount=formatter.amount(rest.refundable)
+            )
     worth = money_pb2.Amount()
     worth.CopyFrom(payment.amount)
     # at the payment's own rate, rounded down like the refund itself

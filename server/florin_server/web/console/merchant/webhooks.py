@@ -121,7 +121,7 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     request = webhook_pb2.UpdateWebhookEndpointRequest(id=endpoint_id, paused=paused)
     await console_request.call("WebhookService.UpdateWebhookEndpoint", request)
     page = build_path(endpoint_id)
-    offer = make_pause_offer(console_request.texts, f"{page}/pause", paused=paused)
+    offer = make_pause_offer(f"{page}/pause", paused=paused)
     return console_request.redirect_with_undo(page, offer)
 
 

@@ -80,9 +80,7 @@ async def set_partner_status(console_request: ConsoleRequest) -> PlainResponse:
     await console_request.call("OperatorService.SetPartnerStatus", request)
     former = "active" if status == "suspended" else "suspended"
     offer = UndoOffer(
-        console_request.texts.plain(
-            "undo.partner_suspended" if status == "suspended" else "undo.partner_active"
-        ),
+        "undo.partner_suspended" if status == "suspended" else "undo.partner_active",
         f"{PATH}/partners/status",
         {"partner": request.partner_id, "status": former},
     )

@@ -20,7 +20,11 @@ from florin_server.web.console.listing import (
 from florin_server.web.console.notes import list_notes
 from florin_server.web.console.payment_links import find_explorer_url
 from florin_server.web.console.site import ConsoleRequest
-from florin_server.web.console.timeline import list_traced_steps
+from florin_server.web.console.timeline import (
+    describe_duration,
+    find_confirming,
+    list_traced_steps,
+)
 
 PATH = "/console/payments"
 PAYMENT_PATH = "/console/payments/{payment_id}"
@@ -92,6 +96,10 @@ async def show_payment(console_request: ConsoleRequest) -> PlainResponse:
         payment=traced.payment,
         partner=traced.partner_id,
         steps=list_traced_steps(console_request.formatter, traced.events, traced.payment.refunds),
+        duration=describe_duration(
+            console_request.formatter, [traced_event.event for traced_event in traced.events]
+        ),
+        confirming=await find_confirming(console_request, traced.payment.payment_id),
         explorer=find_explorer_url(console_request, traced.payment),
         transactions=traced.transactions,
         notes=await list_notes(console_request, traced.payment.payment_id),

@@ -79,7 +79,7 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     request = system_pb2.PauseExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.PauseExecutor", request)
     offer = UndoOffer(
-        console_request.texts.plain("undo.executor_paused"),
+        "undo.executor_paused",
         _RESUME,
         {"executor": request.executor_id},
     )
@@ -91,7 +91,7 @@ async def resume(console_request: ConsoleRequest) -> PlainResponse:
     request = system_pb2.ResumeExecutorRequest(executor_id=console_request.form.text("executor"))
     await console_request.call("OperatorService.ResumeExecutor", request)
     offer = UndoOffer(
-        console_request.texts.plain("undo.executor_resumed"),
+        "undo.executor_resumed",
         _PAUSE,
         {"executor": request.executor_id},
     )

@@ -63,5 +63,5 @@ async def pause(console_request: ConsoleRequest) -> PlainResponse:
     request = webhook_pb2.UpdateWebhookEndpointRequest(id=endpoint_id, paused=paused)
     await console_request.call("OperatorService.UpdateWebhookEndpoint", request)
     path = ENDPOINT_PATH.format(endpoint_id=quote(endpoint_id, ""))
-    offer = make_pause_offer(console_request.texts, f"{path}/pause", paused=paused)
+    offer = make_pause_offer(f"{path}/pause", paused=paused)
     return console_request.redirect_with_undo(PATH, offer)
