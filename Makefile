@@ -18,6 +18,7 @@
 # diagrams: draw the diagrams of the documents for the site, after one has changed (needs Node)
 # screenshots: update the pictures and sheets of pages · screenshots-check: compare the pages with them
 # newcomer: time the way from a clone to the first notebook; installs everything again
+# stopwatch: time the way from built wheels, and from the packed npm client, to a payment; ONLY="wheels" selects one
 # contracts: compile the Solidity sources (needs Node)
 PYTHON ?= python3.11
 VENV := .venv
@@ -33,7 +34,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # an installation that failed is not taken for a finished one
 .DELETE_ON_ERROR:
 
-.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check diagrams newcomer mutate verify docs gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
+.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check diagrams newcomer stopwatch mutate verify docs gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -156,6 +157,9 @@ diagrams: $(DEV)
 
 newcomer: $(DEV)
 	$(BIN)/python -m tests.newcomer
+
+stopwatch: $(DEV)
+	$(BIN)/python -m tools.stopwatch $(ONLY)
 
 mutate: $(DEV)
 	$(BIN)/python -m tests.mutation

@@ -62,6 +62,8 @@ class LedgerWriter:
 
     store: Store
     seed: int
+    # in minor units
+    largest: int = 10**30
     # by (merchant, month, asset, line)
     totals: Counter[tuple[str, str, str, str]] = field(default_factory=Counter)
     # journals as they were booked: (at_us, merchant, transfers)
@@ -117,7 +119,7 @@ class LedgerWriter:
 
     def _draw(self, kind: str, shop: tuple[str, str, bool], month: str, at_us: int) -> LedgerEvent:
         merchant_id, partner_id, live = shop
-        value = self.chance.choice((1_000, 12_500_000, 10**30)) + self.chance.randrange(1_000)
+        value = self.chance.choice((1_000, 12_500_000, self.largest)) + self.chance.randrange(1_000)
         self._count += 1
         payment = make_payment(
             id=f"pay_report{self._count:05}",

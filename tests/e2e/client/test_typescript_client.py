@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import re
+import shutil
 import signal
 from datetime import UTC, datetime
 
@@ -18,6 +19,8 @@ from tests.support.typescript_client import SOURCES, build_client, run_node
 pytestmark = pytest.mark.slow
 
 README = "client/typescript/README.md"
+# how other runtimes run the files of tests
+RUNTIMES = {"deno": ("test", "-A", "--no-check"), "bun": ("test", "--timeout", "60000")}
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +49,14 @@ def test_client_behaves_without_a_server(package):
 
 def test_client_pays_refunds_and_follows_with_a_running_florin(package, up):
     run_node(package, "node", "--test", "test/service.test.mjs", env=up.env)
+
+
+@pytest.mark.parametrize("runtime", RUNTIMES)
+def test_client_does_the_same_in_other_runtimes(package, up, runtime):
+    if shutil.which(runtime) is None:
+        pytest.skip(f"NOT TESTED with {runtime}: it is not installed")
+    for name in ("client", "service"):
+        run_node(package, runtime, *RUNTIMES[runtime], f"./test/{name}.test.mjs", env=up.env)
 
 
 def test_quick_start_of_the_readme_runs(package, up):
