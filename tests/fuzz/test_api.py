@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.campaign import JUDGED, run
 from tests.fuzz.pool import filled
 
-CASES = 300
+CASES = 400
 NUMBER = 1
 
 pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]

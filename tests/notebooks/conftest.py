@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
+from tests.support.notebook_kernels import open_kernel_forks
+
+
+@pytest.fixture(scope="session")
+def kernels(tmp_path_factory) -> Iterator[None]:
+    with open_kernel_forks(tmp_path_factory.mktemp("kernels")):
+        yield
+
 
 @pytest.fixture
-def desk(monkeypatch, tmp_path, cache) -> None:
+def desk(monkeypatch, tmp_path, cache, kernels) -> None:
     """Set up an analyst's environment: no Florin variables, and the kernel's files elsewhere."""
     for name in list(os.environ):
         if name.startswith("FLORIN_"):

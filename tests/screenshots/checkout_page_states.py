@@ -10,7 +10,6 @@ from tests.screenshots.buyer_environment import BuyerStage, go_to, make_state
 from tests.screenshots.picture import Reach
 from tests.support.checkout_states import STATES as PAYMENT_STATES
 from tests.support.checkout_states import URLS, reach_state
-from tests.support.service import wait_open_responses
 
 
 def _show(state: str, **order: Any) -> Reach:
@@ -87,7 +86,6 @@ async def _refund_partly(stage: BuyerStage, page: Page) -> None:
 
 async def _lose_connection(stage: BuyerStage, page: Page) -> None:
     await _show("requires_action")(stage, page)
-    await wait_open_responses(stage.desk.service, 1)
     await page.context.set_offline(True)
     await page.locator("#note:not(:empty)").wait_for()
 

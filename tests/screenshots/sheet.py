@@ -130,14 +130,12 @@ def find_differing(photograph: Image.Image, sheet: Image.Image) -> Image.Image:
     if (box := ImageChops.difference(fresh, stored).getbbox()) is None:
         return result
     left, top, right, bottom = box
-    # one pixel of the sheet more at each side, which the shifts reach
-    place = photograph.crop((2 * left - 2, 2 * top - 2, 2 * right + 2, 2 * bottom + 2))
     part = stored.crop(box)
     least = Image.new("L", part.size, 255)
     for shift in _SHIFTS:
-        shifted = ImageChops.offset(place, *shift).reduce(2)
-        inner = shifted.crop((1, 1, 1 + part.width, 1 + part.height))
-        red, green, blue = ImageChops.difference(inner, part).split()
+        shifted = ImageChops.offset(photograph, *shift)
+        place = shifted.crop((2 * left, 2 * top, 2 * right, 2 * bottom)).reduce(2)
+        red, green, blue = ImageChops.difference(place, part).split()
         widest = ImageChops.lighter(ImageChops.lighter(red, green), blue)
         least = ImageChops.darker(least, widest)
     result.paste(least.point(lambda value: 255 if value > _NOISE else 0), (left, top))

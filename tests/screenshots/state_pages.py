@@ -44,7 +44,7 @@ class StatePages:
                 visitor, page = await _open_page(stack, self.browser, state)
             else:
                 visitor, page = await self._get_shared(state)
-                stack.push_async_callback(_clear, page)
+                stack.push_async_callback(_clear, visitor, page)
             if spoil is not None:
                 await spoil(page)
             await state.reach(stage, page)
@@ -63,8 +63,6 @@ class StatePages:
         if key not in self._shared:
             self._shared[key] = await _open_page(self._stack, self.browser, state)
         visitor, page = self._shared[key]
-        # of the state before
-        visitor.complaints.clear()
         width, _ = state.looks[0]
         await page.set_viewport_size({"width": width, "height": HEIGHT})
         await page.emulate_media(color_scheme="light", reduced_motion="reduce")
@@ -90,11 +88,16 @@ async def _open_page(
     return visitor, page
 
 
-async def _clear(page: Page) -> None:
-    """Remove what a state leaves for the next one: routes, cookies and the session's storage."""
+async def _clear(visitor: BrowserVisitor, page: Page) -> None:
+    """Remove what a state leaves for the next one: routes, cookies, the session's storage, streams.
+
+    The page is left, as its stage can end before the next state.
+    """
     await page.unroute_all(behavior="ignoreErrors")
     await page.context.clear_cookies()
     await page.evaluate("window.origin !== 'null' && sessionStorage.clear()")
+    await page.goto("about:blank")
+    visitor.complaints.clear()
 
 
 @asynccontextmanager

@@ -89,6 +89,8 @@ Process: TypeAlias = "subprocess.Popen[str] | ForkedCommand"
 class ForkedCommand:
     """A command in a fork, with the interface of `subprocess.Popen`."""
 
+    stdin = None
+
     def __init__(self, out: int, err: int, result: int) -> None:
         self.stdout, self.stderr, self._result = (
             os.fdopen(number) for number in (out, err, result)
@@ -157,14 +159,17 @@ class CommandForks:
 
     @classmethod
     @contextmanager
-    def open_forks(cls, folder: Path) -> Iterator[Self]:
-        """Load Florin once for all users of the result."""
+    def open_forks(cls, folder: Path, *modules: str, **changes: str) -> Iterator[Self]:
+        """Load Florin and these modules once for all users of the result."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.command_forks", str(theirs.fileno())],
+                [
+                    *(sys.executable, "-m", "tests.support.command_forks"),
+                    *(str(theirs.fileno()), *modules),
+                ],
                 cwd=ROOT,
-                env=make_environment(folder, {}),
+                env=make_environment(folder, changes),
                 stdin=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
             )
@@ -187,11 +192,12 @@ class CommandForks:
         self,
         *command: str,
         home: Path | None = None,
+        cwd: Path = ROOT,
         session: bool = False,
         joins: bool = False,
         **changes: str,
     ) -> ForkedCommand:
-        """Start a module, as `python -m` would run it.
+        """Start a module, as `python -m` would run it in a folder.
 
         With `home` it has a command's environment. `session` gives it a session of its own, and
         `joins` lets it run commands here.
@@ -199,7 +205,7 @@ class CommandForks:
         env = {**os.environ, **changes} if home is None else make_environment(home, changes)
         env |= {FORKS_VARIABLE: "3"} if joins else {}
         more = [self._orders.fileno()] if joins else []
-        return self._begin([*command], ROOT, env, more, module=True, session=session)
+        return self._begin([*command], cwd, env, more, module=True, session=session)
 
     def _begin(
         self,

@@ -1,12 +1,13 @@
-"""`python -m tests.support.command_forks FD`: load Florin once, then run commands in forks.
+"""`python -m tests.support.command_forks FD [MODULE ...]`: load Florin once, then run it in forks.
 
-Over the socket comes a JSON object for each command, with its stdout and stderr, and a pipe that
-receives its process id and, at its end, its exit status. A command that itself runs others in forks
-gets the other end of the socket too.
+The modules are loaded too. Over the socket comes a JSON object for each command, with its stdout
+and stderr, and a pipe that receives its process id and, at its end, its exit status. A command that
+itself runs others in forks gets the other end of the socket too.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import runpy
@@ -14,7 +15,6 @@ import signal
 import socket
 import sys
 import traceback
-from contextlib import suppress
 
 from florin_server.cli import main
 
@@ -53,6 +53,7 @@ def run_order(order: dict, pipes: list[int]) -> int:
 
 def run_in_fork(order: dict, pipes: list[int]) -> None:
     """Fork the command's process, and report on it until it has ended."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     child = os.fork()
     if child == 0:
         status = 70
@@ -73,11 +74,10 @@ def run_in_fork(order: dict, pipes: list[int]) -> None:
 
 def serve_orders(orders: socket.socket) -> None:
     """Run each command at once, until no client is connected."""
+    # processes that have ended leave nothing
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     while True:
         message, pipes, _, _ = socket.recv_fds(orders, MESSAGE, 4)
-        with suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
         if not message:
             return
         if os.fork() == 0:
@@ -92,4 +92,6 @@ def serve_orders(orders: socket.socket) -> None:
 
 if __name__ == "__main__":
     load_all()
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
     serve_orders(socket.socket(fileno=int(sys.argv[1])))

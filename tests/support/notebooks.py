@@ -10,6 +10,8 @@ import psutil
 
 from tools.gallery import run as gallery
 
+# a process that has ended is listed until another one has been told
+_PATIENCE_S = 5
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
 
@@ -41,5 +43,6 @@ async def run_notebook(
         cell.source += "".join(f"\n{name} = {value!r}" for name, value in parameters.items())
     before = set(psutil.Process().children(recursive=True))
     await gallery.run_notebook(notebook, charts=charts)
-    assert set(psutil.Process().children(recursive=True)) - before == set()
+    left = set(psutil.Process().children(recursive=True)) - before
+    assert psutil.wait_procs(left, _PATIENCE_S)[1] == []
     return notebook
