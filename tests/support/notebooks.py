@@ -10,7 +10,7 @@ import psutil
 
 from tools.gallery import run as gallery
 
-# a process that has ended is listed until another one has been told
+# a process that has ended is listed until its parent has noticed
 _PATIENCE_S = 5
 FOLDER = Path(__file__).parents[2] / "notebooks"
 
