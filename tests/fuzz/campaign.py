@@ -65,6 +65,8 @@ JUDGED = frozenset(
         "takeWebhooks",
     )
 )
+# which objects a few requests name is decided by chance
+_OF_STATES = frozenset((409, 410))
 _STATEFUL = ("use_after_free", "ensure_resource_availability", "object_level_authorization")
 _MODES = (GenerationMode.POSITIVE, GenerationMode.NEGATIVE)
 
@@ -78,8 +80,8 @@ class Findings:
     problems: list[str] = field(default_factory=list)
 
     def never_served(self) -> set[str]:
-        """Return the operations that refused every request."""
-        served = {name for name, status in self.statuses if status < 300}
+        """Return the operations that refused every request, and never for an object's state."""
+        served = {name for name, status in self.statuses if status < 300 or status in _OF_STATES}
         return {name for name, _ in self.statuses} - served
 
 

@@ -150,7 +150,7 @@ def test_effective_size_of_extreme_data():
     assert estimates.estimate_share([]).get_bounds() == (0.0, 1.0)
 
 
-def teststudent_quantile_quantiles_equal_tables():
+def test_student_quantiles_equal_tables():
     table = {1: 12.706, 2: 4.303, 3: 3.182, 5: 2.571, 10: 2.228, 30: 2.042, 1000: 1.962}
     for freedom, value in table.items():
         assert estimates.student_quantile(freedom) == pytest.approx(value, rel=0.01)
@@ -172,6 +172,17 @@ def test_bands_and_quantiles_of_batches_cover_the_truth():
     assert band / ROUNDS >= NOMINAL - SLACK
     assert naive / ROUNDS < 0.85
     assert median / ROUNDS >= NOMINAL - SLACK
+
+
+def test_bounds_of_several_quantiles_cover_the_truth_together():
+    """Notebook 11 reports three quantiles of one sample, whose batches are final together."""
+    rng, held, shares = np.random.default_rng(13), 0, (0.5, 0.9, 0.95)
+    for _ in range(ROUNDS):
+        batches = np.repeat(np.arange(60), rng.integers(1, 10, 60))
+        values = rng.random(60)[batches]
+        bounds = [estimates.band_quantile(values, share, batches)[1:] for share in shares]
+        held += all(covers(*insert(b, share)) for b, share in zip(bounds, shares, strict=True))
+    assert held / ROUNDS >= NOMINAL - SLACK
 
 
 def test_bounds_of_an_average_order_cover_the_truth():

@@ -12,6 +12,8 @@
     .replace(/\b(whpk_)([0-9a-zA-Z+/]{3,}…[0-9a-zA-Z+/]{3,6})(?==)/g, named)
     // ages that pages count on meanwhile
     .replace(/^(now|\d+\s(?:s|min) ago)$/, "9 s ago")
+    // from a buyer's confirmation to the final block
+    .replace(/^Paid \d+\.\d(?=\ss after)/, "Paid 0.0")
     // coins less gas
     .replace(/\.(?!\d{3}0{15})\d{18}(?=\s)/g, ".004917866000000000")
     .replace(/\.\d{7,17}(?=\s*tETH)/g, ".004917866")
