@@ -15,8 +15,8 @@ pytestmark = [
 ]
 
 
-async def test_six_kills_lose_nothing_and_do_nothing_twice(tmp_path):
-    results = await campaign(tmp_path, 6)
+async def test_ten_kills_lose_nothing_and_do_nothing_twice(tmp_path):
+    results = await campaign(tmp_path, 10)
     assert results["bad"] == []
     assert results["unnoticed"] == []
     # the kills disturbed callers
