@@ -15,15 +15,10 @@ from jupyter_client.provisioning import local_provisioner
 from tests.support.command import CommandForks, ForkedCommand
 
 _MODULES = (
-    *(
-        "ipykernel.kernelapp",
-        "ipykernel.ipkernel",
-        "matplotlib.pyplot",
-        "pandas",
-        "pyarrow.parquet",
-    ),
-    *("florin_client.aio", "florin_sandbox.devnet.evm", "florin_sandbox.devnet.solana"),
-    *("florin_sandbox.simulation.run", "florin_sandbox.demo_accounts", "jupytext"),
+    *("ipykernel.kernelapp", "ipykernel.ipkernel", "jupytext"),
+    *("matplotlib.pyplot", "pandas", "pyarrow.parquet", "florin_client.aio"),
+    *("florin_sandbox.devnet.evm", "florin_sandbox.devnet.solana"),
+    *("florin_sandbox.simulation.run", "florin_sandbox.demo_accounts"),
 )
 # as kernels set it: matplotlib reads it when it is imported
 _BACKEND = {"MPLBACKEND": "module://matplotlib_inline.backend_inline"}

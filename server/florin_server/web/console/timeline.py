@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from florin.v1 import payment_pb2, refund_pb2, trace_pb2
+from florin.v1 import merchant_pb2, payment_pb2, refund_pb2, trace_pb2
 from google.protobuf.timestamp_pb2 import Timestamp
 
 from florin_server.money.payments.service.checkout import (
@@ -70,11 +70,14 @@ def list_traced_steps(
 
 
 async def find_confirming(
-    console_request: ConsoleRequest, payment_id: str
+    console_request: ConsoleRequest, detail: merchant_pb2.PaymentDetail
 ) -> ConfirmationProgress | None:
     """Return the confirmations of a payment that the caller may see; None where none are known."""
+    # only such a payment has them: pages of others need not read it once more
+    if detail.status != payment_pb2.PAYMENT_STATUS_PROCESSING:
+        return None
     app = console_request.console.app
-    payment = await find_payment(app, payment_id)
+    payment = await find_payment(app, detail.payment_id)
     return None if payment is None else find_progress(app, payment)
 
 
@@ -86,7 +89,7 @@ def describe_duration(formatter: Formatter, events: Sequence[payment_pb2.Payment
             begin_ms, end_ms = event.at.ToMilliseconds(), None
         elif event.status == payment_pb2.PAYMENT_STATUS_SUCCEEDED and end_ms is None:
             end_ms = event.at.ToMilliseconds()
-    if begin_ms is None or not events:
+    if begin_ms is None:
         return ""
     if end_ms is not None:
         return _say_seconds(formatter, "timeline.paid_after", end_ms - begin_ms)

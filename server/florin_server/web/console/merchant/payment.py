@@ -52,7 +52,7 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         payment=payment,
         steps=list_steps(console_request.formatter, past.events, payment.refunds),
         duration=describe_duration(console_request.formatter, past.events),
-        confirming=await find_confirming(console_request, payment.payment_id),
+        confirming=await find_confirming(console_request, payment),
         notes=await list_notes(console_request, payment.payment_id),
         deliveries=await list_deliveries(console_request, payment.payment_id),
         explorer=find_explorer_url(console_request, payment),

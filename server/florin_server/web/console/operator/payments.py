@@ -99,7 +99,7 @@ async def show_payment(console_request: ConsoleRequest) -> PlainResponse:
         duration=describe_duration(
             console_request.formatter, [traced_event.event for traced_event in traced.events]
         ),
-        confirming=await find_confirming(console_request, traced.payment.payment_id),
+        confirming=await find_confirming(console_request, traced.payment),
         explorer=find_explorer_url(console_request, traced.payment),
         transactions=traced.transactions,
         notes=await list_notes(console_request, traced.payment.payment_id),
