@@ -15,8 +15,8 @@ from jupyter_client.provisioning import local_provisioner
 from tests.support.command import CommandForks, ForkedCommand
 
 _MODULES = (
-    *("ipykernel.kernelapp", "ipykernel.ipkernel", "jupytext"),
-    *("matplotlib.pyplot", "pandas", "pyarrow.parquet", "florin_client.aio"),
+    *("tests.support.pandas_of_kernels", "ipykernel.kernelapp", "ipykernel.ipkernel", "jupytext"),
+    *("matplotlib.pyplot", "pyarrow.parquet", "florin_client.aio"),
     *("florin_sandbox.devnet.evm", "florin_sandbox.devnet.solana"),
     *("florin_sandbox.simulation.run", "florin_sandbox.demo_accounts"),
 )
