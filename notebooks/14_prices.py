@@ -26,6 +26,7 @@
 VOLATILITY, PAYMENTS, DAYS = 6.0, 240, 1
 JUMP = 6  # a step that is this many times the usual step, or more, is a jump
 ENOUGH = 20  # steps of a pair; with fewer, the usual step is unknown
+APART_S = 60  # quotes of a pair that are closer show one state of the market
 SHORT_S = 60  # a quote with less time left was nearly lost
 
 # %%
@@ -33,7 +34,7 @@ import numpy as np
 import pandas as pd
 from charts import COLOURS, axes, draw_ecdf, draw_shares, mark, use_style
 from data import load
-from estimates import quantile
+from estimates import bound_sum, estimate_volatility, quantile
 from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 
 use_style()
@@ -49,8 +50,8 @@ print(data.source)
 # | Rate of a quote | requested amount | its price | assets of unknown decimals |
 # | Middle rate | median rate of a pair's quotes | | |
 # | Spread | highest rate of a pair less its lowest | its middle rate | |
-# | Step | logarithm of a rate less that of the quote before | | pairs that never moved |
-# | Volatility | usual step, by the root of its time (a minute or more) | a day | few steps |
+# | Step | logarithm of a rate less that of the quote a minute or more before | | level pairs |
+# | Volatility | usual step, by the root of its time | a day | few steps |
 # | Jump | a step far beyond the usual, and a basis point or more | | pairs of few steps |
 # | Slippage | paid amount less the price, minor units | | unconfirmed payments |
 # | Move | rate of the next quote after the confirm less its own | its own | none in an hour |
@@ -60,7 +61,9 @@ print(data.source)
 #
 # Rates are whole units of a currency per whole unit of an asset. Quotes of pegged tokens have no
 # end. The usual step is derived from the median, as for a normal distribution: jumps do not widen
-# it. A pair is a currency and an asset. One basis point is a hundredth of a percent.
+# it. A pair is a currency and an asset, and level if it never moved. One basis point is a hundredth
+# of a percent. Bounds are those of 95 %; for a gain, those of its expected value, where moves that
+# overlap in time are one.
 
 # %%
 amounts = data["payments"][["payment_id", "unit", "requested", "paid_minor"]]
@@ -130,25 +133,25 @@ locator = AutoDateLocator(maxticks=9)
 chart.xaxis.set(major_locator=locator, major_formatter=ConciseDateFormatter(locator))
 
 # %%
-before = drawn.groupby("pair")[["offered_at", "log"]].shift()
-steps = drawn.assign(since=before.offered_at, step=drawn["log"] - before["log"])
-steps = steps.dropna(subset=["since"])
-seconds = (steps.offered_at - steps.since).dt.total_seconds().clip(lower=60)
-steps["scaled"] = steps.step / np.sqrt(seconds / 86_400)
-usual = steps.scaled.abs().groupby(steps.pair).median() / 0.6745
-for pair, sigma in usual.items():
-    n = (steps.pair == pair).sum()
-    if n < ENOUGH:
-        print(f"{pair}: unknown, of {n:,} steps")
+parts, usual = [], {}
+for pair, some in drawn.groupby("pair"):
+    days = (some.offered_at - some.offered_at.iloc[0]).dt.total_seconds() / 86_400
+    found = estimate_volatility(days, some["log"], APART_S / 86_400)
+    kept = some.iloc[list(found.places)]
+    part = kept.assign(since=kept.offered_at.shift(), step=kept["log"].diff())
+    parts.append(part.dropna(subset=["since"]))
+    if found.steps < ENOUGH:
+        print(f"{pair}: unknown, of {found.steps:,} steps")
         continue
-    # of a standard deviation estimated by a median, which needs 2.7 times the sample
-    wide = 1.96 / np.sqrt(2 * n / 2.7)
-    print(f"{pair}: {100 * sigma:.1f} % a day, ± {100 * sigma * wide:.1f} at 95 % ({n:,} steps)")
+    usual[pair] = found.sigma
+    bounds = f"{100 * found.low:.1f} to {100 * found.high:.1f}"
+    print(f"{pair}: {100 * found.sigma:.1f} % a day (95 %: {bounds}; {found.steps:,} steps)")
 
 # %%
-enough = steps.groupby("pair").step.transform("size") >= ENOUGH
-far = steps.scaled.abs() >= JUMP * steps.pair.map(usual)
-jumps = steps[enough & far & (steps.step.abs() >= 1e-4)]
+steps = pd.concat(parts) if parts else drawn.assign(since=drawn.offered_at, step=0.0)
+scaled = steps.step.abs() / np.sqrt((steps.offered_at - steps.since).dt.total_seconds() / 86_400)
+far = scaled >= JUMP * steps.pair.map(usual)
+jumps = steps[far & (steps.step.abs() >= 1e-4)]
 for row in jumps.itertuples():
     print(
         f"{row.pair} jumped by {100 * np.expm1(row.step):+.1f} %",
@@ -190,19 +193,22 @@ for n, (pair, some) in enumerate(market_moves[market_moves.pair.isin(moving)].gr
     chart.plot(some.after / 60, 10_000 * some.move, linestyle="none", label=pair, **look)
     chart.legend(loc="best")
 minutes = np.linspace(0, max(1, market_moves.after[market_moves.pair.isin(moving)].max() / 60), 100)
-wide = 1.96 * usual.median() * np.sqrt(minutes / 1_440) * 10_000
-for side in (-1, 1) if len(usual) else ():
+for side in (-1, 1) if usual else ():
+    wide = 1.96 * np.median(list(usual.values())) * np.sqrt(minutes / 1_440) * 10_000
     chart.plot(minutes, side * wide, color="#333333", linewidth=1, linestyle="--")
 
 # %%
 other = (bought.slippage != 0).sum()
 print(f"Slippage: {other:,} of {len(bought):,} paid another price than quoted.")
 market_moves["gain"] = market_moves.move * market_moves.requested.astype(float)
-for (pair, unit), some in market_moves[market_moves.pair.isin(moving)].groupby(["pair", "unit"]):
-    gain, half = some.gain.sum(), 1.96 * some.gain.std() * np.sqrt(len(some))
+by_offer = market_moves[market_moves.pair.isin(moving)].sort_values("offered_at")
+for (pair, unit), some in by_offer.groupby(["pair", "unit"]):
+    apart = some.offered_at > some.next_at.cummax().shift()
+    gain, low, high = bound_sum(some.gain, apart.cumsum())
+    bounds = f"95 %: {low:+,.2f} to {high:+,.2f}" if apart.any() else "one move, no bounds"
     print(
         f"{pair}: {len(some):,} moves, gain {gain:+,.2f} of {some.requested.sum():,.2f}",
-        f"{unit.removeprefix('iso4217/')} (95 %: {gain - half:+,.2f} to {gain + half:+,.2f})",
+        f"{unit.removeprefix('iso4217/')} ({bounds})",
     )
 moved = market_moves.move.abs() >= 1e-6
 print(
@@ -265,7 +271,7 @@ assert len(quotes) == pairs.quotes.sum()
 assert set(bought.payment_id) <= set(paid.payment_id)
 assert len(bought) == len(market_moves) + bought.next_rate.isna().sum()
 assert (market_moves.after > 0).all()
-assert (steps.offered_at >= steps.since).all()
+assert (steps.offered_at - steps.since >= pd.Timedelta(APART_S, "s")).all()
 assert (bought.slippage == 0).all(), bought[bought.slippage != 0].payment_id
 assert (bought.age >= 0).all()
 assert (bought.left.dropna() >= 0).all()

@@ -273,6 +273,61 @@ def bound_mean(
     return float(sample.mean()), float(low), float(high)
 
 
+def bound_sum(values: ArrayLike, clusters: Sequence[object]) -> tuple[float, float, float]:
+    """Return the sum, and bounds of its expected value, by Student's distribution of clusters.
+
+    The bounds are infinite for fewer than two clusters.
+    """
+    sample = np.asarray(values, dtype=float)
+    _, places = np.unique(np.asarray([str(name) for name in clusters]), return_inverse=True)
+    sums, total = np.bincount(places, sample), float(sample.sum())
+    if sums.size < 2:
+        return total, -math.inf, math.inf
+    half = student_quantile(sums.size - 1) * math.sqrt(sums.size) * float(sums.std(ddof=1))
+    return total, total - half, total + half
+
+
+@dataclass(frozen=True)
+class Volatility:
+    """The standard deviation of a day's move of a logarithm, with its bounds.
+
+    `places` are those of the values that count, one more than `steps`.
+    """
+
+    sigma: float
+    low: float
+    high: float
+    places: tuple[int, ...]
+
+    @property
+    def steps(self) -> int:
+        """Return the number of moves that were measured."""
+        return len(self.places) - 1
+
+
+def estimate_volatility(days: ArrayLike, logs: ArrayLike, apart: float) -> Volatility:
+    """Estimate the volatility of logarithms of a rate that was seen at some times, in days.
+
+    A value counts if it is at least `apart` later than the one before that counts: the market does
+    not move between values of one moment. The median of the absolute steps, each divided by the
+    root of its time, is compared with that of a normal distribution, so that jumps do not widen it.
+    The bounds are those of the median. Raise ValueError without values, or if the times are not
+    sorted.
+    """
+    times, seen = np.asarray(days, dtype=float), np.asarray(logs, dtype=float)
+    if not times.size or (np.diff(times) < 0).any():
+        raise ValueError("the times are missing or not sorted")
+    places = [0]
+    for place in range(1, times.size):
+        if times[place] - times[places[-1]] >= apart:
+            places.append(place)
+    steps = np.abs(np.diff(seen[places])) / np.sqrt(np.diff(times[places]))
+    if not steps.size:
+        return Volatility(math.nan, 0.0, math.inf, (0,))
+    sigma, low, high = (bound / NormalDist().inv_cdf(0.75) for bound in quantile(steps, 0.5))
+    return Volatility(sigma, low, high, tuple(places))
+
+
 @dataclass(frozen=True)
 class Incidence:
     """The share of subjects with an event by each time since their start, by Kaplan and Meier.

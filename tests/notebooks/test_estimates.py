@@ -200,6 +200,61 @@ def test_bounds_of_an_average_order_cover_the_truth():
         estimates.bound_mean([], [])
 
 
+# ---- prices
+
+
+def test_volatility_covers_the_truth_whether_quotes_come_alone_or_in_pairs():
+    """Quotes of one moment show no move: as steps they would make half of all steps zero."""
+    rng, held, without = np.random.default_rng(13), 0, 0
+    for _ in range(ROUNDS):
+        days = np.sort(rng.random(60))
+        walk = np.cumsum(rng.normal(0, 0.06 * np.sqrt(np.diff(days, prepend=days[0]))))
+        twice = np.repeat(np.arange(60), rng.integers(1, 3, 60))
+        found = estimates.estimate_volatility(days[twice], walk[twice], 1 / 1_440)
+        held += covers(found.low, 0.06, found.high)
+        close = estimates.estimate_volatility(
+            days[twice] + np.arange(twice.size) / 1e9, walk[twice], 0
+        )
+        without += covers(close.low, 0.06, close.high)
+    assert held / ROUNDS >= NOMINAL - SLACK
+    assert without / ROUNDS < 0.5
+
+
+def test_volatility_is_not_widened_by_a_jump():
+    rng = np.random.default_rng(14)
+    days = np.arange(1_000) / 1_440
+    walk = np.cumsum(rng.normal(0, 0.06 / math.sqrt(1_440), 1_000))
+    jumped = walk - 0.1 * (days > days[500])
+    before, after = (estimates.estimate_volatility(days, logs, 0) for logs in (walk, jumped))
+    assert after.sigma == pytest.approx(before.sigma, rel=0.01)
+    assert before.steps == 999
+
+
+def test_volatility_of_too_little_is_unknown_or_refused():
+    alone = estimates.estimate_volatility([0.5], [1.0], 0)
+    assert math.isnan(alone.sigma)
+    assert (alone.low, alone.high, alone.steps) == (0, math.inf, 0)
+    for days in ([], [2.0, 1.0]):
+        with pytest.raises(ValueError, match="missing or not sorted"):
+            estimates.estimate_volatility(days, days, 0)
+
+
+def test_bounds_of_a_gain_cover_the_truth_where_moves_overlap():
+    """The same move counts for each buyer who decided during it: their gains are alike."""
+    rng, held, alone = np.random.default_rng(15), 0, 0
+    for _ in range(ROUNDS):
+        moves = rng.normal(0, 0.02, 25)
+        shared = np.repeat(np.arange(25), rng.integers(1, 6, 25))
+        gains = moves[shared] * rng.lognormal(3, 0.7, shared.size)
+        _, low, high = estimates.bound_sum(gains, shared)
+        held += covers(low, 0.0, high)
+        _, low, high = estimates.bound_sum(gains, np.arange(gains.size))
+        alone += covers(low, 0.0, high)
+    assert held / ROUNDS >= NOMINAL - SLACK
+    assert alone / ROUNDS < NOMINAL - 2 * SLACK
+    assert estimates.bound_sum([3.0, 4.0], [1, 1]) == (7.0, -math.inf, math.inf)
+
+
 # ---- differences
 
 
