@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import uvloop
-from coincurve import PrivateKey
 from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
-from florin_server.domain.chains.evm.signatures import derive_address
+from florin_server.domain.chains.evm.signatures import derive_address, sign_digest
 from florin_server.domain.chains.evm.typed_data import Eip712Domain, ReceiveWithAuthorization
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
 from florin_server.rails.evm import settler
@@ -54,8 +53,8 @@ async def _push(path: Path, count: int) -> Pushed:
     chain = await EvmDevChain.open(path, EvmDevSettings())
     rpc = JsonRpcClient(LocalTransport(chain.handle))
     relayer = EvmSigner(os.urandom(32))
-    keys = [PrivateKey() for _ in range(count)]
-    buyers = [derive_address(key.public_key) for key in keys]
+    keys = [os.urandom(32) for _ in range(count)]
+    buyers = [derive_address(key) for key in keys]
     gift = {"nativeWei": hex(10**21), "tokenUnits": "0x0"}
     await rpc.call("florin_faucet", {"accounts": [relayer.address], **gift})
     for start in range(0, count, 100):
@@ -100,12 +99,12 @@ async def _check(rpc: JsonRpcClient, hashes: list[str]) -> None:
             raise RuntimeError(f"a settlement failed on the chain: {receipt}")
 
 
-def _transaction(relayer: EvmSigner, nonce: int, key: PrivateKey, buyer: str) -> bytes:
+def _transaction(relayer: EvmSigner, nonce: int, key: bytes, buyer: str) -> bytes:
     return settlement(relayer, nonce, [(key, buyer)], DEVNET.chain_id)
 
 
 def settlement(
-    relayer: EvmSigner, nonce: int, payers: Sequence[tuple[PrivateKey, str]], chain_id: int
+    relayer: EvmSigner, nonce: int, payers: Sequence[tuple[bytes, str]], chain_id: int
 ) -> bytes:
     """Return a signed transaction in which each payer pays once."""
     pays = [_pay(key, buyer, chain_id) for key, buyer in payers]
@@ -123,7 +122,7 @@ def settlement(
     ).raw
 
 
-def _pay(key: PrivateKey, buyer: str, chain_id: int) -> PayArguments:
+def _pay(key: bytes, buyer: str, chain_id: int) -> PayArguments:
     token, valid_before = DEVNET.token, int(time.time()) + 900
     route = SettlementRoute(
         chain_id=chain_id,
@@ -146,7 +145,7 @@ def _pay(key: PrivateKey, buyer: str, chain_id: int) -> PayArguments:
         valid_before,
         route.compute_nonce(),
     )
-    signature = key.sign_recoverable(message.compute_digest(), hasher=None)
+    signature = sign_digest(key, message.compute_digest())
     return PayArguments(
         token=token.address,
         payer=buyer,

@@ -10,12 +10,12 @@ transactions that settle as many payments each.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
-from coincurve import PrivateKey
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.signatures import derive_address
 from florin_server.rails.evm.sending.transactions import EvmSigner
@@ -124,8 +124,8 @@ def prepared(
 
 def _push(chain: Node, pool: ProcessPoolExecutor, together: int) -> float:
     """Return payments a second that the chain settles from signed transactions."""
-    keys = [PrivateKey() for _ in range(COUNT)]
-    payers = [(key, derive_address(key.public_key)) for key in keys]
+    keys = [os.urandom(32) for _ in range(COUNT)]
+    payers = [(key, derive_address(key)) for key in keys]
     chain.fund([address for _, address in payers])
     chain.fill(_RELAYER.address)
     raws = [

@@ -32,7 +32,7 @@ SLOW = (
     ),
     *("sqlalchemy", "sqlmodel", "alembic", "pydantic_settings", "aiohttp", "uvicorn", "uvloop"),
     *("solders", "eth", "eth_account", "eth_abi", "coincurve", "cryptography", "pyarrow"),
-    *("opentelemetry", "prometheus_client", "tomlkit", "segno"),
+    *("btclib_libsecp256k1", "opentelemetry", "prometheus_client", "tomlkit", "segno"),
 )
 LOOK = """
 import json, runpy, sys

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import coincurve
 import rlp
 from eth_hash.auto import keccak
 from eth_typing import Address
+from florin_server.domain.chains.evm.signatures import sign_digest
 from florin_server.rails.networks.embedded import EmbeddedToken
 
 from florin_sandbox.devnet.errors import RpcFault
@@ -119,7 +119,7 @@ def _send_transaction(chain: EmbeddedEvmChain, to: bytes, value: int, data: byte
     gas = _GAS + 2 * prices.slot_extra + 2 * prices.account_extra
     content = [chain.chain_id, nonce, GWEI, fee, gas, to, value, data, []]
     digest = keccak(b"\x02" + rlp.encode(content))
-    signature = coincurve.PrivateKey(DEVNET.faucet_key).sign_recoverable(digest, hasher=None)
+    signature = sign_digest(DEVNET.faucet_key, digest)
     r, s = int.from_bytes(signature[:32], "big"), int.from_bytes(signature[32:64], "big")
     raw = b"\x02" + rlp.encode([*content, signature[64], r, s])
     return chain.submit_transaction(raw).hash

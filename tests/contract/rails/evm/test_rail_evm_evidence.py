@@ -117,9 +117,9 @@ async def test_an_authorization_lapses_by_the_time_of_a_final_block(lab):
 
 
 async def test_an_authorization_that_its_owner_cancelled_is_dead(lab):
-    from coincurve import PrivateKey
     from eth_hash.auto import keccak
     from florin_server.domain.chains.evm import abi
+    from florin_server.domain.chains.evm.signatures import sign_digest
 
     item = await lab.create_verified_item(1)
     terms = EvmOptionTerms.from_option(item.option)
@@ -128,7 +128,7 @@ async def test_an_authorization_that_its_owner_cancelled_is_dead(lab):
     separator = terms.build_message(wallet.address.lower()).domain.compute_separator()
     struct = keccak(kind + abi.encode_address(wallet.address) + terms.nonce)
     digest = keccak(b"\x19\x01" + separator + struct)
-    raw = PrivateKey(bytes(wallet.key)).sign_recoverable(digest, hasher=None)
+    raw = sign_digest(bytes(wallet.key), digest)
     await lab.send(
         to=DEVNET.token.address,
         data=abi.encode_selector("cancelAuthorization(address,bytes32,bytes)")

@@ -6,7 +6,7 @@ import asyncio
 import json
 
 import pytest
-from coincurve import PublicKey
+from btclib_libsecp256k1 import keys
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.chains.evm.signatures import CURVE_ORDER
 from florin_server.domain.chains.evm.typed_data import PERMIT2
@@ -168,7 +168,7 @@ def signed_anew(wallet, option):
         EvmOptionTerms.from_option(option).build_message(wallet.address.lower()).compute_digest()
     )
     number = 0x5EC4E7
-    point = PublicKey.from_secret(number.to_bytes(32, "big")).format(compressed=False)
+    point = keys.pubkey_from_prvkey(number, compressed=False)
     x, odd = int.from_bytes(point[1:33], "big"), point[64] & 1
     secret = int.from_bytes(bytes(wallet.key), "big")
     s = pow(number, -1, CURVE_ORDER) * (int.from_bytes(digest, "big") + x * secret) % CURVE_ORDER

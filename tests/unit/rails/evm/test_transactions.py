@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import rlp
 from eth_account import Account
 from florin_server.rails.evm.sending.fees import TransactionFees, compute_fees, raise_fees
 from florin_server.rails.evm.sending.transactions import (
     EvmSigner,
     compute_transaction_hash,
     parse_fees,
+    rebuild_transaction,
 )
 from florin_server.rails.evm.settings import GWEI, EvmAssetSettings, EvmChainSettings
 from florin_server.rails.types import RailUnavailable
@@ -171,3 +173,37 @@ def test_settings_that_cannot_be_meant_are_refused(wrong):
     EvmChainSettings(**good)
     with pytest.raises(ValidationError):
         EvmChainSettings(**good | wrong)
+
+
+def report(raw):
+    """Return a signed transaction as a node reports it."""
+    names = ("chainId", "nonce", "maxPriorityFeePerGas", "maxFeePerGas", "gas", "to", "value")
+    *fields, data, _, parity, r, s = rlp.decode(raw[1:])
+    numbers = dict(zip(names, fields, strict=True)) | {"yParity": parity, "r": r, "s": s}
+    quantities = {name: hex(int.from_bytes(value, "big")) for name, value in numbers.items()}
+    texts = {"to": "0x" + numbers["to"].hex(), "input": "0x" + data.hex()}
+    return quantities | texts | {"hash": compute_transaction_hash(raw)}
+
+
+def test_transaction_is_rebuilt_from_a_report_only_if_its_sender_signed_it():
+    signer = EvmSigner(b"\x01" * 32)
+    fees = TransactionFees(max_fee=3 * GWEI, tip=GWEI)
+    signed = signer.sign_call(chain_id=1, nonce=7, fees=fees, gas=50_000, to=SETTLER, data=b"\x05")
+    reported = report(signed.raw)
+    assert rebuild_transaction(reported, signer.address) == signed.raw
+    order = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
+    for change in (
+        {"r": "0x0"},
+        {"s": hex(order)},
+        # no point of the curve has this coordinate
+        {"r": "0x5"},
+        {"r": hex(2**256)},
+        {"yParity": "0x2"},
+        {"yParity": hex(2**64)},
+        {"yParity": hex(1 - int(reported["yParity"], 16))},
+        {"value": "0x1"},
+        {"hash": "0x" + "00" * 32},
+        {"input": None},
+    ):
+        assert rebuild_transaction(reported | change, signer.address) is None
+    assert rebuild_transaction(reported, "0x" + "11" * 20) is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from coincurve import PublicKey
+from btclib_libsecp256k1 import keys, recovery
 from eth_hash.auto import keccak
 
 CURVE_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
@@ -48,14 +48,24 @@ def recover_address(digest: bytes, signature: bytes) -> str | None:
     """Return the lower-case address of the signing key, from canonical bytes; None if invalid."""
     if len(digest) != 32 or len(signature) != 65 or signature[64] not in {27, 28}:
         return None
-    recoverable = signature[:64] + bytes([signature[64] - 27])
     try:
-        key = PublicKey.from_signature_and_message(recoverable, digest, hasher=None)
-    except Exception:  # noqa: BLE001  (the library raises bare exceptions)
+        key = recovery.recover(digest, signature[:64], signature[64] - 27, compressed=False)
+    except ValueError:
         return None
-    return derive_address(key)
+    return _hash_key(key)
 
 
-def derive_address(key: PublicKey) -> str:
-    """Return the lower-case address of a public key."""
-    return "0x" + keccak(key.format(compressed=False)[1:])[12:].hex()
+def derive_address(secret: bytes) -> str:
+    """Return the lower-case address of a private key; ValueError if it is none."""
+    return _hash_key(keys.pubkey_from_prvkey(secret, compressed=False))
+
+
+def sign_digest(secret: bytes, digest: bytes) -> bytes:
+    """Return the 65 bytes r, s, parity (0 or 1); equal arguments give equal bytes (RFC 6979)."""
+    signature, parity = recovery.sign(digest, secret)
+    return signature + bytes([parity])
+
+
+def _hash_key(key: bytes) -> str:
+    """Return the address of an uncompressed public key, without its first byte."""
+    return "0x" + keccak(key[1:])[12:].hex()

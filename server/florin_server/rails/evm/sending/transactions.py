@@ -6,10 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import rlp
-from coincurve import PrivateKey, PublicKey
 from eth_hash.auto import keccak
 
-from florin_server.domain.chains.evm.signatures import derive_address
+from florin_server.domain.chains.evm.signatures import (
+    derive_address,
+    recover_address,
+    sign_digest,
+)
 from florin_server.rails.evm.reading.node import parse_data, parse_quantity
 from florin_server.rails.evm.sending.fees import TransactionFees
 from florin_server.rails.types import RailUnavailable, SignedTransaction
@@ -21,13 +24,13 @@ _SIGNED_FIELD_COUNT = 9  # fields in front of the signature
 class EvmSigner:
     """A key that pays for gas. It shows only its address."""
 
-    __slots__ = ("_key", "address")
+    __slots__ = ("_secret", "address")
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != 32:
             raise ValueError("a key has 32 bytes")
-        self._key = PrivateKey(secret)
-        self.address = derive_address(self._key.public_key)
+        self._secret = secret
+        self.address = derive_address(secret)
 
     def __repr__(self) -> str:
         return f"Signer({self.address})"
@@ -59,7 +62,7 @@ class EvmSigner:
 
     def _sign_fields(self, fields: Sequence[object]) -> SignedTransaction:
         digest = keccak(_TYPE + rlp.encode(fields))
-        signature = self._key.sign_recoverable(digest, hasher=None)
+        signature = sign_digest(self._secret, digest)
         r, s = signature[:32], signature[32:64]
         sealed = [*fields, signature[64], int.from_bytes(r, "big"), int.from_bytes(s, "big")]
         raw = _TYPE + rlp.encode(sealed)
@@ -94,8 +97,8 @@ def rebuild_transaction(transaction: Mapping[str, Any], sender: str) -> bytes | 
         )
         r, s = parse_quantity(transaction["r"]), parse_quantity(transaction["s"])
         digest = keccak(_TYPE + rlp.encode(fields))
-        signature = r.to_bytes(32, "big") + s.to_bytes(32, "big") + bytes([parity])
-        signer = derive_address(PublicKey.from_signature_and_message(signature, digest, None))
+        signature = r.to_bytes(32, "big") + s.to_bytes(32, "big") + bytes([27 + parity])
+        signer = recover_address(digest, signature)
         raw = _TYPE + rlp.encode([*fields, parity, r, s])
     except (KeyError, ValueError, OverflowError, RailUnavailable):
         # another type of transaction, or not a node's answer
