@@ -136,16 +136,16 @@ chart.xaxis.set(major_locator=locator, major_formatter=ConciseDateFormatter(loca
 parts, usual = [], {}
 for pair, some in drawn.groupby("pair"):
     days = (some.offered_at - some.offered_at.iloc[0]).dt.total_seconds() / 86_400
-    found = estimate_volatility(days, some["log"], APART_S / 86_400)
-    kept = some.iloc[list(found.places)]
-    part = kept.assign(since=kept.offered_at.shift(), step=kept["log"].diff())
+    estimate = estimate_volatility(days, some["log"], APART_S / 86_400)
+    counted = some.iloc[list(estimate.places)]
+    part = counted.assign(since=counted.offered_at.shift(), step=counted["log"].diff())
     parts.append(part.dropna(subset=["since"]))
-    if found.steps < ENOUGH:
-        print(f"{pair}: unknown, of {found.steps:,} steps")
+    if estimate.steps < ENOUGH:
+        print(f"{pair}: unknown, of {estimate.steps:,} steps")
         continue
-    usual[pair] = found.sigma
-    bounds = f"{100 * found.low:.1f} to {100 * found.high:.1f}"
-    print(f"{pair}: {100 * found.sigma:.1f} % a day (95 %: {bounds}; {found.steps:,} steps)")
+    usual[pair] = estimate.sigma
+    bounds = f"{100 * estimate.low:.1f} to {100 * estimate.high:.1f}"
+    print(f"{pair}: {100 * estimate.sigma:.1f} % a day (95 %: {bounds}; {estimate.steps:,} steps)")
 
 # %%
 steps = pd.concat(parts) if parts else drawn.assign(since=drawn.offered_at, step=0.0)

@@ -210,8 +210,8 @@ def test_volatility_covers_the_truth_whether_quotes_come_alone_or_in_pairs():
         days = np.sort(rng.random(60))
         walk = np.cumsum(rng.normal(0, 0.06 * np.sqrt(np.diff(days, prepend=days[0]))))
         twice = np.repeat(np.arange(60), rng.integers(1, 3, 60))
-        found = estimates.estimate_volatility(days[twice], walk[twice], 1 / 1_440)
-        held += covers(found.low, 0.06, found.high)
+        estimate = estimates.estimate_volatility(days[twice], walk[twice], 1 / 1_440)
+        held += covers(estimate.low, 0.06, estimate.high)
         close = estimates.estimate_volatility(
             days[twice] + np.arange(twice.size) / 1e9, walk[twice], 0
         )
@@ -240,7 +240,7 @@ def test_volatility_of_too_little_is_unknown_or_refused():
 
 
 def test_bounds_of_a_gain_cover_the_truth_where_moves_overlap():
-    """The same move counts for each buyer who decided during it: their gains are alike."""
+    """A move counts for each buyer who decided during it: their gains are alike."""
     rng, held, alone = np.random.default_rng(15), 0, 0
     for _ in range(ROUNDS):
         moves = rng.normal(0, 0.02, 25)
