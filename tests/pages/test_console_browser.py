@@ -222,6 +222,17 @@ async def test_times_are_of_the_readers_zone_and_in_utc_on_demand(desk, browser,
         assert zone in await page.locator(".fine").text_content()
 
 
+async def test_days_of_a_statement_are_the_same_in_every_zone(desk, browser):
+    tenant = await desk.tenant()
+    zone = "America/Los_Angeles"
+    async with open_visitor(browser, timezone_id=zone, locale="en-US") as person:
+        page = await signed_in(person, desk.rest.base, tenant.secret)
+        await page.goto(f"{own(page)}/console/statement?month=2026-12")
+        # the script that shows times has run by then
+        await expect(page.locator(".fine").last).to_contain_text(zone)
+        await expect(page.locator(".statement-of")).to_contain_text("Dec 1, 2026 to Dec 31, 2026")
+
+
 async def test_no_list_scrolls_sideways_on_a_desktop(desk, browser):
     tenant = await desk.tenant()
     await succeed(desk, tenant, await created(desk, tenant, referenceId="order-" + "7" * 40))

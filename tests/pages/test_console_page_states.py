@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import pytest_asyncio
 
-from tests.screenshots.console_page_states import CONSOLE_STATES, console_stage
+from tests.screenshots.console_environment import console_stage
+from tests.screenshots.console_page_states import CONSOLE_STATES
 from tests.screenshots.sheet import describe_difference, load_sheet, photograph
 from tests.screenshots.state_pages import open_state_pages
 from tests.support.page_states import add_style_rule, assert_state_is_right
@@ -20,6 +21,8 @@ RULES = {
     "column": (".console td:nth-child(3){visibility:hidden}", "1280 px"),
     "shift": (".console main{padding-inline-start:3rem}", "1280 px"),
 }
+# px of a bar that can be read
+METER_MIN = 100
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -50,3 +53,18 @@ async def test_planted_style_rules_are_detected(pages, stage):
             )
             assert look in output or "highest page" in output, (name, output)
             await remove.evaluate("remove => remove()")
+
+
+async def test_status_page_shows_every_column_and_runway_from_1000_pixels(pages, stage):
+    async with pages.open(stage, STATES["operator_status"]) as page:
+        for width in (1000, 1280):
+            await page.set_viewport_size({"width": width, "height": 800})
+            cut = await page.evaluate(
+                "[...document.querySelectorAll('.scroll')]"
+                ".filter(box => box.scrollWidth > box.clientWidth).length"
+            )
+            assert cut == 0, width
+            for meter in await page.locator(".runway .meter").all():
+                box = await meter.bounding_box()
+                assert box is not None
+                assert box["width"] >= METER_MIN, width

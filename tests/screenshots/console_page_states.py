@@ -2,95 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
-
 from playwright.async_api import Page
+from yarl import URL
 
-from tests.screenshots.consoles import Office, open_office, sign_in
-from tests.screenshots.page_state import PageState
+from tests.screenshots.console_environment import (
+    ConsoleStage,
+    go_as_merchant,
+    go_as_newcomer,
+    go_as_operator,
+    list_no_held_money,
+    show_confirming_payment,
+)
+from tests.screenshots.console_environment import make_console_state as _state
+from tests.screenshots.consoles import sign_in
 from tests.screenshots.picture import Reach
-from tests.support.service_harness import PartnerTenant
-
-_ENDPOINT = {"url": "https://shop.example/hooks", "description": "Orders"}
-
-
-@dataclass
-class ConsoleStage:
-    """A service with some history, a merchant without any, and the sessions of its consoles."""
-
-    office: Office
-    newcomer: PartnerTenant
-    reader: str
-    endpoint_id: str
-    # the console's address and the cookies, by the secret of the session
-    sessions: dict[str, tuple[str, Any]] = field(default_factory=dict)
-
-    async def open(self, page: Page, base: str, secret: str, path: str) -> None:
-        """Open a page of a console; sign in if this was not done yet."""
-        if secret not in self.sessions:
-            origin = await sign_in(page, base, secret)
-            self.sessions[secret] = origin, await page.context.cookies()
-        origin, cookies = self.sessions[secret]
-        await page.context.add_cookies(cookies)
-        await page.goto(origin + path)
-
-
-@asynccontextmanager
-async def console_stage(home: Path) -> AsyncIterator[ConsoleStage]:
-    async with open_office(home) as office:
-        tenant = office.tenant
-        created = await office.desk.ask("POST", "/v1/webhook-endpoints", tenant.headers, _ENDPOINT)
-        # the first checkout page registers a wallet, which a list of the operator has
-        assert (await office.desk.ask("GET", f"/{office.held}")).status == 200
-        _, reader = await office.desk.key(tenant.partner.id, scopes=("read",))
-        # a list of keys has their last use
-        assert (await office.desk.ask("GET", "/v1/merchants", {"Api-Key": reader})).status == 200
-        newcomer = await office.desk.tenant()
-        # lists are sorted by texts: two partners of one name would have no order
-        await newcomer.change_partner(name="Newcomer")
-        yield ConsoleStage(office, newcomer, reader, created.body["endpoint"]["id"])
-
-
-def _fill(stage: ConsoleStage, path: str) -> str:
-    office = stage.office
-    return path.format(
-        merchant=office.tenant.merchant.id,
-        partner=office.tenant.partner.id,
-        paid=office.paid,
-        refundable=office.refundable,
-        waiting=office.waiting,
-        endpoint=stage.endpoint_id,
-    )
-
-
-def _merchant(path: str) -> Reach:
-    """Return steps to a page of the merchant with history."""
-
-    async def reach(stage: ConsoleStage, page: Page) -> None:
-        office = stage.office
-        path_there = _fill(stage, path)
-        await stage.open(page, office.desk.rest.base, office.tenant.secret, path_there)
-
-    return reach
-
-
-def _newcomer(path: str) -> Reach:
-    async def reach(stage: ConsoleStage, page: Page) -> None:
-        await stage.open(page, stage.office.desk.rest.base, stage.newcomer.secret, path)
-
-    return reach
-
-
-def _operator(path: str) -> Reach:
-    async def reach(stage: ConsoleStage, page: Page) -> None:
-        token = stage.office.desk.service.secrets.operator_token
-        await stage.open(page, stage.office.operators, token, _fill(stage, path))
-
-    return reach
 
 
 async def _sign_in_page(stage: ConsoleStage, page: Page) -> None:
@@ -109,12 +34,12 @@ async def _operator_sign_in_page(stage: ConsoleStage, page: Page) -> None:
 
 
 async def _open_filters(stage: ConsoleStage, page: Page) -> None:
-    await _merchant("/console/payments")(stage, page)
+    await go_as_merchant("/console/payments")(stage, page)
     await page.locator("[popovertarget=filter], .chip.add").first.click()
 
 
 async def _open_refund(stage: ConsoleStage, page: Page) -> None:
-    await _merchant("/console/merchants/{merchant}/payments/{refundable}")(stage, page)
+    await go_as_merchant("/console/merchants/{merchant}/payments/{refundable}")(stage, page)
     await page.locator("[popovertarget=refund]").first.click()
     await page.locator("#refund #amount").wait_for()
 
@@ -137,7 +62,7 @@ async def _ask_too_much(stage: ConsoleStage, page: Page) -> None:
 async def _refuse_refund(stage: ConsoleStage, page: Page) -> None:
     """Sign in with a key that may only read, and confirm a refund."""
     office = stage.office
-    path = _fill(stage, "/console/merchants/{merchant}/payments/{refundable}")
+    path = stage.fill("/console/merchants/{merchant}/payments/{refundable}")
     await stage.open(page, office.desk.rest.base, stage.reader, path)
     await page.locator("[popovertarget=refund]").first.click()
     await page.locator("#refund #amount").fill("5")
@@ -147,14 +72,14 @@ async def _refuse_refund(stage: ConsoleStage, page: Page) -> None:
 
 
 async def _fail_to_create(stage: ConsoleStage, page: Page) -> None:
-    await _merchant("/console/payments/new")(stage, page)
+    await go_as_merchant("/console/payments/new")(stage, page)
     await page.locator("#amount").fill("no amount")
     await page.locator(".question .primary").click()
     await page.get_by_role("alert").wait_for()
 
 
 async def _open_menu(stage: ConsoleStage, page: Page) -> None:
-    await _merchant("/console")(stage, page)
+    await go_as_merchant("/console")(stage, page)
     await page.locator("[popovertarget=menu]").first.click()
 
 
@@ -162,8 +87,40 @@ async def _open_held_checkout(stage: ConsoleStage, page: Page) -> None:
     await page.goto(f"{stage.office.desk.rest.base}/{stage.office.held}")
 
 
-def _state(name: str, reach: Reach, **context: Any) -> PageState:
-    return PageState(name, console_stage, reach, **context)
+async def _list_sessions(stage: ConsoleStage, page: Page) -> None:
+    """Sign in with a test key, and then with a live one."""
+    office = stage.office
+    origin = await sign_in(page, office.desk.rest.base, office.tenant.secret)
+    await page.goto(f"{origin}/console/sessions")
+    await page.locator("#secret").fill(stage.live)
+    await page.locator("#secret").press("Enter")
+    await page.get_by_role("heading", name="Overview").wait_for()
+    await page.goto(f"{URL(page.url).origin()}/console/sessions")
+
+
+async def _ask_key_again(stage: ConsoleStage, page: Page) -> None:
+    """Ask for a refund in a session that is a quarter of an hour old."""
+    old, port = stage.office.old_session, URL(stage.office.desk.rest.base).port
+    origin = f"http://{old.host}:{port}"
+    name, _, value = old.cookie.partition("=")
+    await page.context.add_cookies([{"name": name, "value": value, "url": origin}])
+    path = stage.fill("/console/merchants/{merchant}/payments/{refundable}")
+    await page.goto(origin + path)
+    await page.locator("[popovertarget=refund]").first.click()
+    await page.locator("#refund #amount").fill("5")
+    await page.locator("#refund .primary").click()
+    await page.get_by_role("heading", name="Sign in again").wait_for()
+
+
+async def _save_view(stage: ConsoleStage, page: Page) -> None:
+    """Save a view of the newcomer's live payments, which no other state shows."""
+    path = "/console/payments?status=failed&status=expired&reference=order"
+    await stage.open(page, stage.office.desk.rest.base, stage.live, path)
+    await page.locator("[popovertarget=saved-views]").click()
+    await page.locator("#view-name").fill("Lost orders")
+    await page.locator("#view-name").press("Enter")
+    await page.locator("[popovertarget=saved-views] .num").wait_for()
+    await page.locator("[popovertarget=saved-views]").click()
 
 
 CONSOLE_STATES = (
@@ -171,41 +128,56 @@ CONSOLE_STATES = (
     _state("checkout_held", _open_held_checkout),
     _state("merchant_sign_in", _sign_in_page),
     _state("merchant_sign_in_wrong", _sign_in_wrongly),
-    _state("merchant_overview", _merchant("/console")),
-    _state("merchant_overview_empty", _newcomer("/console")),
+    _state("merchant_overview", go_as_merchant("/console")),
+    _state("merchant_overview_empty", go_as_newcomer("/console")),
     _state("merchant_menu", _open_menu, is_phone=True),
-    _state("merchant_payments", _merchant("/console/payments")),
-    _state("merchant_payments_empty", _newcomer("/console/payments")),
-    _state("merchant_payments_no_match", _merchant("/console/payments?reference=none")),
+    _state("merchant_payments", go_as_merchant("/console/payments")),
+    _state("merchant_payments_empty", go_as_newcomer("/console/payments")),
+    _state("merchant_payments_no_match", go_as_merchant("/console/payments?reference=none")),
     _state("merchant_payments_filter", _open_filters),
+    _state("merchant_payments_views", _save_view),
     _state(
-        "merchant_payment_waiting", _merchant("/console/merchants/{merchant}/payments/{waiting}")
+        "merchant_payment_waiting",
+        go_as_merchant("/console/merchants/{merchant}/payments/{waiting}"),
     ),
-    _state("merchant_payment_refunded", _merchant("/console/merchants/{merchant}/payments/{paid}")),
+    _state(
+        "merchant_payment_refunded", go_as_merchant("/console/merchants/{merchant}/payments/{paid}")
+    ),
+    _state("merchant_payment_processing", show_confirming_payment),
     _state("merchant_refund", _open_refund),
     _state("merchant_refund_question", _ask_refund("5")),
     _state("merchant_refund_too_much", _ask_too_much),
     _state("merchant_refund_not_allowed", _refuse_refund),
-    _state("merchant_new_payment", _merchant("/console/payments/new")),
+    _state("merchant_sign_in_again", _ask_key_again),
+    _state("merchant_new_payment", go_as_merchant("/console/payments/new")),
     _state("merchant_new_payment_error", _fail_to_create),
-    _state("merchant_merchants", _merchant("/console/merchants")),
-    _state("merchant_merchant", _merchant("/console/merchants/{merchant}")),
-    _state("merchant_balances", _merchant("/console/balances")),
-    _state("merchant_balances_empty", _newcomer("/console/balances")),
-    _state("merchant_webhooks", _merchant("/console/webhooks")),
-    _state("merchant_webhooks_empty", _newcomer("/console/webhooks")),
-    _state("merchant_webhook", _merchant("/console/webhooks/{endpoint}")),
-    _state("merchant_keys", _merchant("/console/keys")),
-    _state("merchant_search", _merchant("/console/search?q=12.50")),
-    _state("merchant_search_none", _merchant("/console/search?q=nothing")),
-    _state("merchant_missing", _merchant("/console/merchants/mrch_none")),
+    _state("merchant_merchants", go_as_merchant("/console/merchants")),
+    _state("merchant_merchant", go_as_merchant("/console/merchants/{merchant}")),
+    _state("merchant_branding", go_as_merchant("/console/merchants/{merchant}/branding")),
+    _state("merchant_balances", go_as_merchant("/console/balances")),
+    _state("merchant_balances_empty", go_as_newcomer("/console/balances")),
+    _state("merchant_statement", go_as_merchant("/console/statement?month=2027-01")),
+    _state("merchant_webhooks", go_as_merchant("/console/webhooks")),
+    _state("merchant_webhooks_empty", go_as_newcomer("/console/webhooks")),
+    _state("merchant_webhook", go_as_merchant("/console/webhooks/{endpoint}")),
+    _state("merchant_keys", go_as_merchant("/console/keys")),
+    # entries of the minutes before, as states sign in meanwhile
+    _state("merchant_audit", go_as_merchant("/console/audit?to=2027-01-22T20:05")),
+    _state("merchant_sessions", _list_sessions),
+    _state("merchant_search", go_as_merchant("/console/search?q=12.50")),
+    _state("merchant_search_none", go_as_merchant("/console/search?q=nothing")),
+    _state("merchant_missing", go_as_merchant("/console/merchants/mrch_none")),
     _state("operator_sign_in", _operator_sign_in_page),
-    _state("operator_payments", _operator("/console/payments?partner={partner}")),
-    _state("operator_payment", _operator("/console/payments/{paid}")),
-    _state("operator_payouts", _operator("/console/payouts?all=1")),
-    _state("operator_payouts_empty", _operator("/console/payouts")),
-    _state("operator_held", _operator("/console/held")),
-    _state("operator_quarantine_empty", _operator("/console/quarantine")),
-    _state("operator_webhooks", _operator("/console/webhooks")),
-    _state("operator_missing", _operator("/console/payments/pay_none")),
+    _state("operator_status", go_as_operator("/console")),
+    _state("operator_payments", go_as_operator("/console/payments?partner={partner}")),
+    _state("operator_payment", go_as_operator("/console/payments/{paid}")),
+    _state("operator_payouts", go_as_operator("/console/payouts?all=1")),
+    _state("operator_payouts_empty", go_as_operator("/console/payouts")),
+    _state("operator_held", go_as_operator("/console/held")),
+    _state("operator_held_empty", list_no_held_money),
+    _state("operator_books", go_as_operator("/console/books?check=1")),
+    _state("operator_accounts", go_as_operator("/console/accounts")),
+    _state("operator_quarantine_empty", go_as_operator("/console/quarantine")),
+    _state("operator_webhooks", go_as_operator("/console/webhooks")),
+    _state("operator_missing", go_as_operator("/console/payments/pay_none")),
 )

@@ -7,12 +7,15 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from florin.v1 import system_pb2
 from playwright.async_api import Page
 from yarl import URL
 
 from tests.screenshots.picture import DESKTOP, Picture, Reach
 from tests.support.books import SETTINGS
+from tests.support.console import ConsoleUser
 from tests.support.installation import open_operator
+from tests.support.operator import ask
 from tests.support.payout_merchant import EUR, GBP, USD, PayoutMerchant
 from tests.support.sanctions_import import import_list
 from tests.support.service import NO_SOLANA
@@ -23,6 +26,7 @@ from tests.support.wallet import EvmTestWallet
 # outcomes of payments, each almost a day after the one before
 _DAYS = ("succeeded", "failed", "succeeded", "expired", "succeeded", "cancelled", "succeeded")
 _STEP_S = 20 * 3600
+_OLD_SESSION_S = 15 * 60
 
 
 @dataclass(frozen=True)
@@ -30,7 +34,7 @@ class Office:
     """A service with some history, and its payments.
 
     `paid` was refunded, `refundable` was not, `held` came from a blocked payer, and `waiting` is
-    open.
+    open. `old_session` signed in more than ten minutes ago.
     """
 
     desk: ServiceHarness
@@ -39,11 +43,17 @@ class Office:
     refundable: str
     held: str
     waiting: str
+    old_session: ConsoleUser
 
     @property
     def operators(self) -> str:
         """Return the address of the operator console."""
-        return self.desk.service.metrics_url.removesuffix("/console").removesuffix("/metrics")
+        return get_operator_base(self.desk)
+
+
+def get_operator_base(desk: ServiceHarness) -> str:
+    """Return the address of a service's operator console."""
+    return desk.service.metrics_url.removesuffix("/console").removesuffix("/metrics")
 
 
 @asynccontextmanager
@@ -71,14 +81,17 @@ async def _past(desk: ServiceHarness) -> Office:
     await shop.refund(paid)
     desk.clock.advance(60)
     refundable = await shop.create_paid_payment(EvmTestWallet(key=b"\4" * 32), USD)
-    desk.clock.advance(_STEP_S)
+    desk.clock.advance(_STEP_S - _OLD_SESSION_S)
+    old_session = ConsoleUser(desk.session, desk.rest.base)
+    assert (await old_session.sign_in(tenant.secret)).status == 303
+    desk.clock.advance(_OLD_SESSION_S)
     held = await _blocked(desk, shop)
     desk.clock.advance(60)
     body = {"amount": USD, "referenceId": "order-1"}
     waiting = await desk.rest.call("POST", CREATE, tenant.headers, body)
     # pages say how long ago that was, and take a few seconds
     desk.clock.advance(90)
-    return Office(desk, tenant, paid, refundable, held, waiting["paymentId"])
+    return Office(desk, tenant, paid, refundable, held, waiting["paymentId"], old_session)
 
 
 async def _blocked(desk: ServiceHarness, shop: PayoutMerchant) -> str:
@@ -92,6 +105,8 @@ async def _blocked(desk: ServiceHarness, shop: PayoutMerchant) -> str:
         await import_list(operator, wallet.address)
     await wallet.perform(desk.chain, actions)
     await wait_until(lambda: desk.select("SELECT count(*) FROM held_money")[0][0])
+    # an alarm begins when its condition is first read
+    await ask(desk, "GetSystemStatus", system_pb2.GetSystemStatusRequest())
     payment_id: str = created["paymentId"]
     return payment_id
 

@@ -16,7 +16,9 @@
     .replace(/^Paid \d+\.\d(?=\ss after)/, "Paid 0.0")
     // coins less gas
     .replace(/\.(?!\d{3}0{15})\d{18}(?=\s)/g, ".004917866000000000")
-    .replace(/\.\d{7,17}(?=\s*tETH)/g, ".004917866")
+    .replace(/\.\d{5,17}(?=\s*tETH)/g, ".004917866")
+    // what the coin is enough for, by the gas used so far
+    .replace(/^about [\d,]+(?=\s(payments|payouts))/, "about 9,870,000")
     .replace(/Florin \d+\.\d+\S*[0-9a-z]/g, "Florin 1.0.0");
 
   const textsOf = function* (within) {

@@ -21,6 +21,9 @@ _IDS = ", ".join(
     (
         ".side-foot code",
         *(f"[aria-label='API keys'] {item}" for item in ("th code", "button span")),
+        "[aria-label='Keys that are signed in'] code",
+        # keys that did something, or were changed, and requests
+        *(f"[aria-label='Audit log'] {item}" for item in (".two > span code", "td > .idc code")),
     )
 )
 
@@ -28,6 +31,7 @@ _IDS = ", ".join(
 _LISTS = (
     *("[aria-label='API keys'] tbody tr", "[aria-label=Wallets] tbody tr"),
     *("[aria-label='Your wallets'] tbody tr", "[aria-label='Relayers and treasuries'] tbody tr"),
+    "[aria-label='Accounts on chain'] tbody tr",
 )
 
 

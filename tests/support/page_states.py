@@ -25,11 +25,22 @@ async def assert_state_is_right(pages: StatePages, stage: Any, state: PageState)
             if not (output := compare_with_stored(image, state, DIFFERING)):
                 break
         assert output == "", f"{output}; see {DIFFERING}, or run `make screenshots`"
+        # labels and scripts find the first of two
+        assert await list_repeated_ids(page) == []
         # axe itself is a script; the page is in its last look already
         for width, scheme in (state.looks[-1], state.looks[0]) if state.has_scripts else ():
             await page.set_viewport_size({"width": width, "height": 800})
             await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
             assert await list_violations(page) == [], (width, scheme)
+
+
+async def list_repeated_ids(page: Page) -> list[str]:
+    """Return the ids that several elements of a page have; axe reports only some of them."""
+    ids: list[str] = await page.locator("[id]").evaluate_all(
+        "elements => elements.map(element => element.id)"
+        ".filter((id, at, ids) => ids.indexOf(id) !== at)"
+    )
+    return ids
 
 
 async def add_style_rule(page: Page, rule: str) -> JSHandle:

@@ -27,7 +27,8 @@ function describeAge(at) {
 
 function showTimes() {
   for (const element of document.querySelectorAll("time[datetime]")) {
-    if (!(element instanceof HTMLTimeElement)) continue;
+    // a day of a calendar is the same day in every zone
+    if (!(element instanceof HTMLTimeElement) || !element.dateTime.includes("T")) continue;
     const at = new Date(element.dateTime);
     if (Number.isNaN(at.getTime())) continue;
     const text = element.classList.contains("ago") ? describeAge(at) : whole.format(at);
