@@ -1,6 +1,6 @@
 """Run `python -m tools.stopwatch`: time a stranger's ways to the first payment without a checkout.
 
-`wheels` builds the release, installs it in an empty environment and runs `florin demo`. `npm`
+`wheels` builds the release, installs it in an empty environment and runs `florin demo --up`. `npm`
 packs the TypeScript client, installs it with viem in an empty folder, and pays with the Florin that
 the shell's environment names (see `.florin/demo.env`). `make newcomer` times the way from a clone.
 Packages come from PyPI and npm. Exits with 1 if a step fails.
@@ -13,8 +13,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -23,6 +24,7 @@ from tools.release import read_version
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 PACKAGE: Final = ROOT / "client" / "typescript"
+PAID: Final = "succeeded  transaction 0x"
 _STEP_S: Final = 900
 _PAY: Final = """\
 import { Florin, FlorinGateway } from "florin-client";
@@ -53,12 +55,16 @@ console.log(`${status}  transaction ${info.txId}`);
 
 @dataclass(frozen=True)
 class TimedStep:
-    """A command, the folder below the temporary one where it runs, and a text it must print."""
+    """A command, the folder below the temporary one where it runs, and a text it must print.
+
+    With `lasts`, the command is stopped once it has printed that text, and its status is ignored.
+    """
 
     name: str
     command: tuple[str, ...]
     folder: str = "."
     output: str = ""
+    lasts: bool = False
 
 
 class StepError(Exception):
@@ -74,7 +80,7 @@ def list_wheel_steps(folder: Path) -> list[TimedStep]:
         TimedStep("build the distributions", build, str(ROOT)),
         TimedStep("create an environment", (sys.executable, "-m", "venv", "venv")),
         TimedStep("install with pip", (python, "-m", "pip", "install", "--quiet", *wheels)),
-        TimedStep("florin demo", ("venv/bin/florin", "demo"), output="succeeded  transaction 0x"),
+        TimedStep("florin demo", ("venv/bin/florin", "demo", "--up"), output=PAID, lasts=True),
     ]
 
 
@@ -89,28 +95,50 @@ def list_npm_steps(folder: Path) -> list[TimedStep]:
         TimedStep("install the tools with npm", ("npm", "ci", *quiet), package),
         TimedStep("npm pack", ("sh", "-c", f"npm pack && mv *.tgz {archive}"), package),
         TimedStep("install with npm", ("npm", "install", *quiet, archive, "viem"), "shop"),
-        TimedStep("pay", ("node", "pay.mjs"), "shop", "succeeded  transaction 0x"),
+        TimedStep("pay", ("node", "pay.mjs"), "shop", PAID),
     ]
 
 
-def run_steps(folder: Path, steps: Iterable[TimedStep]) -> list[tuple[str, float]]:
+def choose_variables(way: str) -> dict[str, str]:
+    """Return the variables of the steps: only those of npm know the Florin of this shell."""
+    ports = {"FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"}
+    shell = os.environ.items()
+    return {name: text for name, text in shell if way == "npm" or name[:7] != "FLORIN_"} | ports
+
+
+def run_steps(
+    folder: Path, steps: Iterable[TimedStep], variables: Mapping[str, str]
+) -> list[tuple[str, float]]:
     """Run steps in sequence; return the seconds of each, or raise StepError."""
     durations = []
     for step in steps:
         started = time.monotonic()
-        done = subprocess.run(  # noqa: S603  (commands of this module)
-            step.command,
-            cwd=folder / step.folder,
-            env={**os.environ, "FLORIN_HTTP_PORT": "0", "FLORIN_GRPC_PORT": "0"},
-            capture_output=True,
-            text=True,
-            timeout=_STEP_S,
-            check=False,
-        )
-        if done.returncode or step.output not in done.stdout:
-            raise StepError(f"{step.name} failed:\n{(done.stdout + done.stderr)[-2000:]}")
+        output, is_done = run_step(step, folder / step.folder, variables)
+        if not is_done or step.output not in output:
+            raise StepError(f"{step.name} failed:\n{output[-2000:]}")
         durations.append((step.name, time.monotonic() - started))
     return durations
+
+
+def run_step(step: TimedStep, folder: Path, variables: Mapping[str, str]) -> tuple[str, bool]:
+    """Run a step; return what it printed, and whether its status is good."""
+    lines = []
+    with subprocess.Popen(  # noqa: S603  (commands of this module)
+        step.command,
+        cwd=folder,
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        limit = threading.Timer(_STEP_S, process.kill)
+        limit.start()
+        for line in process.stdout or ():
+            lines.append(line)
+            if step.lasts and step.output in line:
+                process.terminate()
+        limit.cancel()
+    return "".join(lines), step.lasts or process.returncode == 0
 
 
 def format_table(durations: Sequence[tuple[str, float]]) -> str:
@@ -136,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int | str:
             (folder / "shop" / "package.json").write_text('{"private": true, "type": "module"}\n')
             (folder / "shop" / "pay.mjs").write_text(_PAY)
             try:
-                durations = run_steps(folder, listers[way](folder))
+                durations = run_steps(folder, listers[way](folder), choose_variables(way))
             except StepError as error:
                 return f"{way}: {error}"
         sys.stdout.write(f"{way}\n{format_table(durations)}\n")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 import pytest
@@ -16,7 +17,7 @@ def print_text(text):
 
 def test_steps_run_in_sequence_and_are_timed(tmp_path):
     steps = [TimedStep("first", print_text("a")), TimedStep("second", print_text("b"), output="b")]
-    durations = stopwatch.run_steps(tmp_path, steps)
+    durations = stopwatch.run_steps(tmp_path, steps, os.environ)
     assert [name for name, _ in durations] == ["first", "second"]
     assert all(seconds > 0 for _, seconds in durations)
 
@@ -26,7 +27,22 @@ def test_steps_run_in_sequence_and_are_timed(tmp_path):
 )
 def test_step_without_its_output_or_with_a_failure_ends_the_run(tmp_path, command):
     with pytest.raises(StepError, match="pay failed"):
-        stopwatch.run_steps(tmp_path, [TimedStep("pay", command, output="paid")])
+        stopwatch.run_steps(tmp_path, [TimedStep("pay", command, output="paid")], os.environ)
+
+
+def test_step_that_lasts_is_stopped_after_its_output(tmp_path):
+    code = "import time; print('paid', flush=True); time.sleep(600)"
+    step = TimedStep("up", (sys.executable, "-c", code), output="paid", lasts=True)
+    assert len(stopwatch.run_steps(tmp_path, [step], os.environ)) == 1
+    silent = TimedStep("up", (sys.executable, "-c", "print('lost')"), output="paid", lasts=True)
+    with pytest.raises(StepError, match="lost"):
+        stopwatch.run_steps(tmp_path, [silent], os.environ)
+
+
+def test_only_the_way_of_npm_knows_the_florin_of_the_shell(monkeypatch):
+    monkeypatch.setenv("FLORIN_BASE_URL", "http://127.0.0.1:8080")
+    assert "FLORIN_BASE_URL" in stopwatch.choose_variables("npm")
+    assert "FLORIN_BASE_URL" not in stopwatch.choose_variables("wheels")
 
 
 def test_both_ways_end_with_a_payment_that_succeeded(tmp_path):
