@@ -33,6 +33,7 @@ from florin_server.domain.chains.evm.typed_data import (
     Eip712Domain,
     PermitTransferFrom,
     ReceiveWithAuthorization,
+    TokenPermit,
     build_permit2_domain,
 )
 from florin_server.domain.chains.solana import spl
@@ -170,15 +171,19 @@ def check(case: Case, shown: list[Json]) -> None:
     for output in signed:
         payments += 1
         if output.startswith("0x"):
-            _check_signature(case, output, amount, text)
+            # an approval pays nothing: the payment beside it does
+            payments -= _check_signature(case, output, amount, text)
         else:
             _check_solana(case, output, amount)
     payments += _check_transactions(case, amount, text, shown)
     _require(payments <= 1, "paid more than once")
 
 
-def _check_signature(case: Case, output: str, amount: int, text: str) -> None:
-    """Check that a signature is of the shown values, under a digest that is computed here."""
+def _check_signature(case: Case, output: str, amount: int, text: str) -> bool:
+    """Check that a signature is of the shown values, under a digest that is computed here.
+
+    Return whether it only approves.
+    """
     signature = bytes.fromhex(output[2:])
     for step in case.option["steps"]:
         try:
@@ -187,7 +192,7 @@ def _check_signature(case: Case, output: str, amount: int, text: str) -> None:
             continue
         if recover_address(digest, signature) == _PAYER:
             _require(receiver in text, "the receiver was not shown")
-            return
+            return receiver == PERMIT2
     raise Violation("a signature differs from what was shown")
 
 
@@ -203,6 +208,10 @@ def _digest(step: Json, amount: int) -> tuple[bytes, str]:
             domain, TOKEN, amount, spender, nonce, end
         ).compute_digest(), spender
     domain = Eip712Domain(document["domain"]["name"], document["domain"]["version"], 8453, TOKEN)
+    if document["primaryType"] == "Permit":
+        nonce, end = int(message["nonce"], 16), int(message["deadline"], 16)
+        permit = TokenPermit(domain, _PAYER, PERMIT2, amount, nonce, end)
+        return permit.compute_digest(), PERMIT2
     receiver, end = message["to"].lower(), int(message["validBefore"], 16)
     nonce = bytes.fromhex(message["nonce"][2:])
     created_message = ReceiveWithAuthorization(domain, _PAYER, receiver, amount, 0, end, nonce)

@@ -13,7 +13,7 @@ from solders.keypair import Keypair
 
 from tests.fuzz.lying_peers import Case
 from tests.fuzz.payer import ACCOUNTS, Violation, campaign, check
-from tests.support.options import EVM, PRICE, SOLANA, make_honest_option, to_wire_steps
+from tests.support.options import EVM, KINDS, PRICE, SOLANA, make_honest_option, to_wire_steps
 
 pytestmark = pytest.mark.long
 
@@ -24,7 +24,7 @@ NOW = 1_800_000_000
 def test_lying_server_and_node_get_nothing_beyond_the_shown_terms(tmp_path):
     findings = campaign(tmp_path, 400, seed=1)
     assert findings.violations == []
-    assert findings.cases == 408
+    assert findings.cases == 400 + len(KINDS)
     # signatures of every kind were made, and most lies are refused
     assert all(findings.signed.values())
     assert sum(findings.signed.values()) < findings.cases / 2

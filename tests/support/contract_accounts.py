@@ -38,6 +38,17 @@ PASSKEY = (
 )
 # an account with a threshold of owners, like Safe's; it refuses every signature
 _OF_MANY = "5f3560e01c63e75235b814601c5763ffffffff60e01b5f5260205ff35b61{count:04x}5f5260205ff3"
+# An account that makes the calls that its own key gives it, each as address, value, size and data,
+# and reverts if a call fails. It accepts calls of others, and signs nothing.
+BATCHES = (
+    "33301460075700"  # called by others
+    "5b5f5b36811060115700"  # no calls are left
+    "5b806034013580826054015f375f5f825f8560140135863560601c5af1"
+    "6034575f5ffd"  # a call failed
+    "5b01605401600956"
+)
+# the same account that passes over calls that fail
+BATCHES_WITHOUT_CARE = BATCHES.replace("6034575f5ffd5b", "50")
 _CREATE = abi.encode_selector("create(address,bytes32,(address,bytes)[])")
 
 
@@ -113,6 +124,17 @@ def wrap_signature(factory: str, data: bytes, signature: bytes) -> str:
     """Return a signature as ERC-6492 writes it, by another encoder than the service's own."""
     parts = encode(["address", "bytes", "bytes"], [factory, data, signature])
     return "0x" + parts.hex() + MAGIC
+
+
+def encode_batch(calls: Sequence[dict[str, str]]) -> bytes:
+    """Encode calls of `eth_sendTransaction` or `wallet_sendCalls` for an account of `BATCHES`."""
+    parts = []
+    for call in calls:
+        data = bytes.fromhex(call["data"][2:])
+        value = int(call.get("value", "0x0"), 16)
+        parts += [bytes.fromhex(call["to"][2:]), abi.encode_uint256(value)]
+        parts += [abi.encode_uint256(len(data)), data]
+    return b"".join(parts)
 
 
 def make_approval(token: str, spender: str, amount: int) -> tuple[str, bytes]:

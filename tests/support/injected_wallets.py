@@ -14,12 +14,14 @@ from playwright.async_api import Page
 from solders.transaction import VersionedTransaction
 
 from tests.support.chain import ChainClient
-from tests.support.contract_accounts import ContractAccount
+from tests.support.contract_accounts import BATCHES, ContractAccount, encode_batch
 from tests.support.solana import SolanaTestWallet
 from tests.support.wallet import EvmTestWallet
 
 NAME = "Test purse"
 _ICON = "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg'/%3E"
+# of EIP-5792: never sent, reverted
+_NOT_CARRIED_OUT = frozenset({400, 500})
 _READS = frozenset({"eth_call", "eth_getBalance", "eth_estimateGas", "eth_gasPrice"})
 
 # EIP-6963, and what of EIP-1193 pages rely on
@@ -165,6 +167,78 @@ class InjectedContractWallet(InjectedEvmWallet):
 
     async def _send(self, _call: dict[str, str]) -> str:
         return "0x" + "11" * 32
+
+
+@dataclass
+class InjectedBundlingWallet(InjectedEvmWallet):
+    """A wallet of an account of `BATCHES` that sends several calls together (EIP-5792)."""
+
+    # its answer about chains; None: it never answers
+    capabilities: Any = field(
+        default_factory=lambda: {"0x7a69": {"atomic": {"status": "supported"}}}
+    )
+    bundles: list[dict[str, Any]] = field(default_factory=list)
+    # how often it reports that a bundle is under way
+    pending: int = 1
+    # the status that it reports in the end
+    status: Any = 200
+    # the hash that it reports instead of the bundle's
+    reported_hash: str | None = None
+    # it sends what it was asked to
+    sends: bool = True
+    # it answers as the first version of the standard
+    is_old: bool = False
+    _sent_hashes: list[str] = field(default_factory=list)
+
+    @classmethod
+    async def open(
+        cls, chain: ChainClient, code: str = BATCHES, **changes: Any
+    ) -> InjectedBundlingWallet:
+        """Return a wallet whose account has the code, tokens and coin."""
+        purse = cls(chain, **changes)
+        assert isinstance(purse.wallet, EvmTestWallet)
+        await chain.fund(purse.wallet.address)
+        contract = await purse.wallet.deploy(chain, bytes.fromhex(code))
+        await purse.wallet.delegate(chain, contract.rpartition(":")[2])
+        return purse
+
+    async def _answer(self, method: str, params: list[Any]) -> Any:
+        if method == "wallet_getCapabilities":
+            assert params == [self.wallet.address, ["0x7a69"]]
+            if self.capabilities is None:
+                await asyncio.Event().wait()
+            return self.capabilities
+        if method == "wallet_sendCalls":
+            if self.released is not None:
+                await self.released.wait()
+            (bundle,) = params
+            self.bundles.append(bundle)
+            await self._send_bundle(bundle["calls"])
+            bundle_id = f"0xb0{len(self._sent_hashes)}"
+            return bundle_id if self.is_old else {"id": bundle_id}
+        if method == "wallet_getCallsStatus":
+            assert params == [f"0xb0{len(self._sent_hashes)}"]
+            return self._report_status()
+        return await super()._answer(method, params)
+
+    async def _send_bundle(self, calls: list[dict[str, str]]) -> None:
+        """Make the calls in one transaction of the account to itself."""
+        if not self.sends or self.status in _NOT_CARRIED_OUT:
+            self._sent_hashes.append("0x" + "55" * 32)
+            return
+        assert isinstance(self.wallet, EvmTestWallet)
+        address = bytes.fromhex(self.wallet.address[2:])
+        data = encode_batch(calls)
+        sent = await self.wallet.transact(self.chain, gas=500_000, to=address, value=0, data=data)
+        self._sent_hashes.append(str(sent["transactionHash"]))
+
+    def _report_status(self) -> dict[str, Any]:
+        if self.pending > 0:
+            self.pending -= 1
+            return {"status": "PENDING" if self.is_old else 100}
+        tx_hash = self.reported_hash or self._sent_hashes[-1]
+        receipts = [{"status": "0x1", "transactionHash": tx_hash}]
+        return {"status": "CONFIRMED" if self.is_old else self.status, "receipts": receipts}
 
 
 def make_contract_signer(account: ContractAccount) -> ContractAccountSigner:

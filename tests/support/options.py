@@ -35,6 +35,7 @@ KINDS: Final[dict[str, tuple[RouteKind, tuple[int, ...], str] | None]] = {
     "eip3009": (RouteKind.EIP3009, (), TOKEN),
     "permit2": (RouteKind.PERMIT2, (PRICE,), TOKEN),
     "permit2 allowed": (RouteKind.PERMIT2, (), TOKEN),
+    "permit2 signed": (RouteKind.PERMIT2, (), TOKEN),
     "permit2 from zero": (RouteKind.PERMIT2, (0, PRICE), TOKEN),
     "direct": (RouteKind.DIRECT, (PRICE,), TOKEN),
     "coin": (RouteKind.DIRECT, (), ZERO_ADDRESS),
@@ -58,17 +59,25 @@ def make_honest_option(kind: str, accounts: dict[str, str], now: int) -> Json:
     route = SettlementRoute(
         8453, SETTLER, route_kind, token, PRICE, now + 900, DEST, FEE_TO, FEE, b"\7" * 32
     )
-    terms = EvmOptionTerms(route, route.compute_nonce(), True, "USD Coin", "2", approvals)
+    permit = (3, "USD Coin", "2") if kind == "permit2 signed" else None
+    terms = EvmOptionTerms(route, route.compute_nonce(), True, "USD Coin", "2", approvals, permit)
     payer = accounts[EVM].lower()
     if route_kind is RouteKind.DIRECT:
         created = [
             (action.method, json.loads(action.params_json)) for action in terms.build_calls(payer)
         ]
     else:
-        signer, text = json.loads(format_sign_request(payer, terms.build_message(payer)))
+        messages = [terms.build_permit(payer), terms.build_message(payer)]
+        requests = [
+            json.loads(format_sign_request(payer, message))
+            for message in messages
+            if message is not None
+        ]
         allow = [_build_approval(EVM, payer, token, PERMIT2, approval) for approval in approvals]
         created = [(action.method, json.loads(action.params_json)) for action in allow]
-        created.append(("eth_signTypedData_v4", [signer, json.loads(text)]))
+        created += [
+            ("eth_signTypedData_v4", [signer, json.loads(text)]) for signer, text in requests
+        ]
     steps = [{"chain_id": EVM, "method": method, "params": params} for method, params in created]
     coin = token == ZERO_ADDRESS
     asset = f"{EVM}/slip44:60" if coin else f"{EVM}/erc20:{token}"

@@ -14,6 +14,7 @@ from florin_client.wallet.chains import ChainProcedure, Question
 from florin_client.wallet.evm_steps import (
     ContractPayment,
     Permit2Transfer,
+    SignedApproval,
     TokenApproval,
     TransferAuthorization,
 )
@@ -80,7 +81,7 @@ class EvmKey:
         signable = encode_typed_data(full_message=typed_data)
         return "0x" + bytes(self._account.sign_message(signable).signature).hex()
 
-    def sign(self, step: TransferAuthorization | Permit2Transfer) -> str:
+    def sign(self, step: TransferAuthorization | Permit2Transfer | SignedApproval) -> str:
         """Sign a step of a plan; 0x-hex of 65 bytes."""
         return self.sign_typed_data(step.to_document())
 

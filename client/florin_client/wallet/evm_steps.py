@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from florin_client.wallet.actions import Step, WalletError, parse_json
-from florin_client.wallet.terms import OptionTerms, parse_evm_address
+from florin_client.wallet.terms import OptionTerms, lowercase_addresses, parse_evm_address
 
 PERMIT2: Final = "0x000000000022d473030f116ddee9f6b43ac78ba3"
 APPROVE_SELECTOR: Final = bytes.fromhex("095ea7b3")  # approve(address,uint256)
@@ -41,6 +41,12 @@ _PERMIT_FIELDS: Final = (
     ("spender", "address"),
     ("nonce", "uint256"),
     ("deadline", "uint256"),
+)
+_APPROVAL_FIELDS: Final = (
+    ("owner", "address"),
+    ("spender", "address"),
+    ("value", "uint256"),
+    *_PERMIT_FIELDS[2:],
 )
 _PERMITTED_FIELDS: Final = (("token", "address"), ("amount", "uint256"))
 _DOMAIN_FIELDS: Final = (
@@ -73,6 +79,35 @@ class TokenApproval:
 
 
 @dataclass(frozen=True, slots=True)
+class SignedApproval:
+    """An EIP-2612 signature, good until `deadline`, that approves `spender` without expiry."""
+
+    method = "eth_signTypedData_v4"
+
+    chain_id: int
+    domain_name: str
+    domain_version: str
+    token: str
+    payer: str
+    spender: str
+    amount: int
+    nonce: int
+    deadline: int
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the EIP-712 document."""
+        message = {
+            "owner": self.payer,
+            "spender": self.spender,
+            "value": hex(self.amount),
+            "nonce": hex(self.nonce),
+            "deadline": hex(self.deadline),
+        }
+        types = {"EIP712Domain": _DOMAIN_FIELDS, "Permit": _APPROVAL_FIELDS}
+        return _build_document("Permit", types, _format_token_domain(self), message)
+
+
+@dataclass(frozen=True, slots=True)
 class TransferAuthorization:
     """An EIP-3009 signature: `receiver` can take `amount` of `token` once, until `valid_before`."""
 
@@ -90,12 +125,6 @@ class TransferAuthorization:
 
     def to_document(self) -> dict[str, Any]:
         """Return the EIP-712 document."""
-        domain = {
-            "name": self.domain_name,
-            "version": self.domain_version,
-            "chainId": hex(self.chain_id),
-            "verifyingContract": self.token,
-        }
         message = {
             "from": self.payer,
             "to": self.receiver,
@@ -105,6 +134,7 @@ class TransferAuthorization:
             "nonce": "0x" + self.nonce.hex(),
         }
         types = {"EIP712Domain": _DOMAIN_FIELDS, "ReceiveWithAuthorization": _AUTHORIZATION_FIELDS}
+        domain = _format_token_domain(self)
         return _build_document("ReceiveWithAuthorization", types, domain, message)
 
 
@@ -175,9 +205,10 @@ class ContractPayment:
         return self.contract, value, PAY_SELECTOR + _to_word(_WORD_BYTES) + b"".join(words)
 
 
-def parse_step(
-    step: Step, terms: OptionTerms
-) -> TokenApproval | TransferAuthorization | Permit2Transfer | ContractPayment:
+_SignedStep = TransferAuthorization | Permit2Transfer | SignedApproval
+
+
+def parse_step(step: Step, terms: OptionTerms) -> TokenApproval | _SignedStep | ContractPayment:
     """Parse a step of an option; raise WalletError unless it pays or approves the amount."""
     if step.method == "eth_signTypedData_v4":
         return _parse_typed_data(step, terms)
@@ -187,7 +218,7 @@ def parse_step(
 
 
 def check_approvals(
-    approvals: list[TokenApproval],
+    approvals: list[TokenApproval | SignedApproval],
     payment: TransferAuthorization | Permit2Transfer | ContractPayment,
 ) -> None:
     """Raise WalletError unless approvals allow exactly what the paying step takes.
@@ -202,26 +233,32 @@ def check_approvals(
     )
     if any(approval.spender != spender for approval in approvals):
         _reject_step(f"an allowance is not for the spender {spender}")
+    for approval in approvals:
+        if isinstance(approval, SignedApproval):
+            if not isinstance(payment, Permit2Transfer) or len(approvals) > 1:
+                _reject_step("a signed approval is beside another step than one by Permit2")
+            if approval.deadline > payment.deadline:
+                _reject_step("its approval can be submitted after the payment has expired")
     if amounts not in ([], [payment.amount], [0, payment.amount]):
         _reject_step(f"it sets allowances of {amounts}; the option costs {payment.amount}")
 
 
-def _parse_typed_data(step: Step, terms: OptionTerms) -> TransferAuthorization | Permit2Transfer:
+def _parse_typed_data(step: Step, terms: OptionTerms) -> _SignedStep:
     signer, text = _require_params(step.params, 2)
     _require_equal("the signer", parse_evm_address(signer), terms.account)
     document = _require_members(_parse_json(text), {"types", "primaryType", "domain", "message"})
     number = int(terms.chain_id.partition(":")[2])
     kind = document["primaryType"]
     if kind == "ReceiveWithAuthorization":
-        parsed: TransferAuthorization | Permit2Transfer = _parse_authorization(
-            document, terms, number
-        )
+        parsed: _SignedStep = _parse_authorization(document, terms, number)
     elif kind == "PermitTransferFrom":
         parsed = _parse_permit(document, terms, number)
+    elif kind == "Permit":
+        parsed = _parse_signed_approval(document, terms, number)
     else:
         _reject_step(f"{str(kind)[:80]!r} is not a payment message")
     # types, order and texts: any difference from the parsed values is a different message
-    if parsed.to_document() != _lowercase_addresses(document, parsed.to_document()):
+    if parsed.to_document() != lowercase_addresses(document, parsed.to_document()):
         _reject_step("the message does not have the form of its type")
     return parsed
 
@@ -229,13 +266,8 @@ def _parse_typed_data(step: Step, terms: OptionTerms) -> TransferAuthorization |
 def _parse_authorization(
     document: Mapping[str, Any], terms: OptionTerms, number: int
 ) -> TransferAuthorization:
-    domain = _require_members(document["domain"], {member for member, _ in _DOMAIN_FIELDS})
+    name, version = _parse_token_domain(document["domain"], terms, number)
     message = _require_members(document["message"], {member for member, _ in _AUTHORIZATION_FIELDS})
-    name, version = domain["name"], domain["version"]
-    if not all(isinstance(text, str) and len(text) <= _NAME_MAX for text in (name, version)):
-        _reject_step("the token's name is invalid")
-    _require_equal("the chain", _parse_number(domain["chainId"]), number)
-    _require_equal("the token", parse_evm_address(domain["verifyingContract"]), terms.token)
     _require_equal("the payer", parse_evm_address(message["from"]), terms.account)
     _require_equal("the amount", _parse_number(message["value"]), terms.amount)
     _require_equal("validAfter", _parse_number(message["validAfter"]), 0)
@@ -247,12 +279,44 @@ def _parse_authorization(
         chain_id=number,
         domain_name=name,
         domain_version=version,
-        token=parse_evm_address(domain["verifyingContract"]),
+        token=parse_evm_address(document["domain"]["verifyingContract"]),
         payer=terms.account,
         receiver=receiver,
         amount=terms.amount,
         valid_before=_parse_number(message["validBefore"]),
         nonce=bytes.fromhex(nonce[2:]),
+    )
+
+
+def _parse_token_domain(value: object, terms: OptionTerms, number: int) -> tuple[str, str]:
+    """Return name and version of the domain of the token's own signatures."""
+    domain = _require_members(value, {member for member, _ in _DOMAIN_FIELDS})
+    name, version = domain["name"], domain["version"]
+    if not all(isinstance(text, str) and len(text) <= _NAME_MAX for text in (name, version)):
+        _reject_step("the token's name is invalid")
+    _require_equal("the chain", _parse_number(domain["chainId"]), number)
+    _require_equal("the token", parse_evm_address(domain["verifyingContract"]), terms.token)
+    return name, version
+
+
+def _parse_signed_approval(
+    document: Mapping[str, Any], terms: OptionTerms, number: int
+) -> SignedApproval:
+    name, version = _parse_token_domain(document["domain"], terms, number)
+    message = _require_members(document["message"], {member for member, _ in _APPROVAL_FIELDS})
+    _require_equal("the payer", parse_evm_address(message["owner"]), terms.account)
+    _require_equal("the spender", parse_evm_address(message["spender"]), PERMIT2)
+    _require_equal("the amount", _parse_number(message["value"]), terms.amount)
+    return SignedApproval(
+        chain_id=number,
+        domain_name=name,
+        domain_version=version,
+        token=parse_evm_address(document["domain"]["verifyingContract"]),
+        payer=terms.account,
+        spender=PERMIT2,
+        amount=terms.amount,
+        nonce=_parse_number(message["nonce"]),
+        deadline=_parse_number(message["deadline"]),
     )
 
 
@@ -352,20 +416,13 @@ def _reject_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-def _lowercase_addresses(document: Any, expected: Any) -> Any:
-    """Return the document with addresses in lower case where `expected` has an address."""
-    if isinstance(expected, dict) and isinstance(document, Mapping):
-        return {
-            name: _lowercase_addresses(value, expected.get(name))
-            for name, value in document.items()
-        }
-    if (
-        isinstance(document, str)
-        and isinstance(expected, str)
-        and len(expected) == len(ZERO_ADDRESS)
-    ):
-        return document.lower() if document.lower() == expected else document
-    return document
+def _format_token_domain(step: SignedApproval | TransferAuthorization) -> dict[str, str]:
+    return {
+        "name": step.domain_name,
+        "version": step.domain_version,
+        "chainId": hex(step.chain_id),
+        "verifyingContract": step.token,
+    }
 
 
 def _build_document(

@@ -18,6 +18,7 @@ from florin_client.wallet.actions import AnyAction, WalletError, steps_of
 from florin_client.wallet.evm_steps import (
     ContractPayment,
     Permit2Transfer,
+    SignedApproval,
     TokenApproval,
     TransferAuthorization,
 )
@@ -25,7 +26,12 @@ from florin_client.wallet.solana_steps import SolanaPayment
 from florin_client.wallet.terms import AnyOption, OptionTerms, parse_option
 
 PlanStep: TypeAlias = (
-    TokenApproval | TransferAuthorization | Permit2Transfer | ContractPayment | SolanaPayment
+    TokenApproval
+    | SignedApproval
+    | TransferAuthorization
+    | Permit2Transfer
+    | ContractPayment
+    | SolanaPayment
 )
 
 # payments last 30 days at most by default; a signature valid for longer serves another purpose
@@ -83,8 +89,8 @@ def plan_payment(
             raise WalletError(f"an option on Solana has 1 step; this option has {len(steps)}")
         return PaymentPlan(terms, (solana_steps.parse_step(steps[0], terms),), None)
     parsed = [evm_steps.parse_step(step, terms) for step in steps]
-    approvals = [step for step in parsed if isinstance(step, TokenApproval)]
-    payments = [step for step in parsed if not isinstance(step, TokenApproval)]
+    approvals = [step for step in parsed if isinstance(step, TokenApproval | SignedApproval)]
+    payments = [step for step in parsed if not isinstance(step, TokenApproval | SignedApproval)]
     if len(payments) != 1 or parsed[-1] is not payments[0]:
         raise WalletError(f"{len(payments)} steps pay, but only the last step must pay")
     evm_steps.check_approvals(approvals, payments[0])
@@ -98,6 +104,8 @@ def plan_payment(
 def _describe_step(step: PlanStep, text: Callable[[int], str], until: str) -> str:
     if isinstance(step, TokenApproval):
         return f"lets {step.spender} take {text(step.amount)}, from now on"
+    if isinstance(step, SignedApproval):
+        return f"lets {step.spender} take {text(step.amount)}, once this is submitted{until}"
     if isinstance(step, TransferAuthorization):
         return f"lets {step.receiver} take {text(step.amount)} once{until}"
     if isinstance(step, Permit2Transfer):

@@ -14,6 +14,7 @@ from florin_client.wallet.actions import WalletError
 # from gRPC, or from REST in either profile
 AnyOption: TypeAlias = "PaymentOption | Mapping[str, Any]"
 
+_ADDRESS_CHARS = 42
 _EVM_ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _SOLANA_ADDRESS = re.compile(r"[1-9A-HJ-NP-Za-km-z]{32,44}")
 _CHAIN = re.compile(r"eip155:[1-9][0-9]{0,18}|solana:[0-9A-Za-z]{1,32}")
@@ -81,6 +82,17 @@ def parse_solana_address(text: object) -> str:
     if not isinstance(text, str) or not _SOLANA_ADDRESS.fullmatch(text):
         raise WalletError(f"{str(text)[:80]!r} is not an address of Solana")
     return text
+
+
+def lowercase_addresses(document: Any, expected: Any) -> Any:
+    """Return the document with addresses in lower case where `expected` has an address."""
+    if isinstance(expected, dict) and isinstance(document, Mapping):
+        return {
+            name: lowercase_addresses(value, expected.get(name)) for name, value in document.items()
+        }
+    if isinstance(document, str) and isinstance(expected, str) and len(expected) == _ADDRESS_CHARS:
+        return document.lower() if document.lower() == expected else document
+    return document
 
 
 def _parse_token(name: str, *, is_evm: bool) -> str | None:

@@ -11,7 +11,11 @@ from solders.keypair import Keypair
 from florin_client.wallet.actions import AnyAction, WalletError
 from florin_client.wallet.chains import ChainProcedure, JsonRpc, Pause, Question
 from florin_client.wallet.evm import EvmKey, FeeBudget, default_max_fee
-from florin_client.wallet.evm_steps import Permit2Transfer, TransferAuthorization
+from florin_client.wallet.evm_steps import (
+    Permit2Transfer,
+    SignedApproval,
+    TransferAuthorization,
+)
 from florin_client.wallet.plan import PaymentPlan, plan_payment
 from florin_client.wallet.solana import SolanaKey
 from florin_client.wallet.solana_steps import SolanaPayment
@@ -117,7 +121,7 @@ class Wallet:
         for step in plan.steps:
             if isinstance(step, SolanaPayment):
                 outputs.append(self.solana.sign(step))
-            elif isinstance(step, TransferAuthorization | Permit2Transfer):
+            elif isinstance(step, TransferAuthorization | Permit2Transfer | SignedApproval):
                 outputs.append(self.evm.sign(step))
             else:
                 if sent:

@@ -30,6 +30,8 @@ class Asset:
     domain_version: str  # empty if it has none
     network_name: str
     approve_from_zero: bool = False  # its allowances change only to and from zero
+    # name and version of the EIP-712 domain of its signed approvals (EIP-2612), if it takes them
+    approval_domain: tuple[str, str] | None = None
     icon_url: str | None = None
     network_icon_url: str | None = None
 
@@ -39,13 +41,15 @@ class PayableAsset:
     """An account (CAIP-10) that holds the price of an asset (CAIP-19), and its missing steps.
 
     `approvals` are the allowances to give, in order. `method` is how it pays if it cannot use the
-    asset's own method.
+    asset's own method. `permit_nonce` is the token's nonce of the payer if it approves by
+    signature.
     """
 
     payer: str
     asset: str
     approvals: tuple[int, ...] = ()
     method: str | None = None
+    permit_nonce: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

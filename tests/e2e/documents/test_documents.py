@@ -230,6 +230,7 @@ async def days_of_payments(walk: NewcomerWalk, block: DocumentBlock) -> None:
 
 
 @step("docs/payment-methods.md", "Tokens", 0)
+@step("docs/payment-methods.md", "Tokens", 1)
 @step("docs/payment-methods.md", "Accounts that do not exist yet", 0)
 @step("docs/payment-methods.md", "Native coin", 0)
 @step("docs/solana.md", "", 0)

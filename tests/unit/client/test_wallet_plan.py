@@ -191,6 +191,20 @@ LIES: dict[str, tuple[str, tuple[tuple[Any, ...], Any]]] = {
     ),
     "an approval, and a payment elsewhere": ("direct", ((1, "params", 0, "to"), OTHER)),
     "a payment by the token": ("direct", ((1, "params", 0, "to"), TOKEN)),
+    # approvals by signature
+    "a signed approval of more": ("permit2 signed", ((*MESSAGE, "value"), hex(PRICE + 1))),
+    "a signed approval without limit": ("permit2 signed", ((*MESSAGE, "value"), "0x" + "f" * 64)),
+    "a signed approval for another spender": ("permit2 signed", ((*MESSAGE, "spender"), OTHER)),
+    "a signed approval of another account": ("permit2 signed", ((*MESSAGE, "owner"), OTHER)),
+    "a signed approval of another token": (
+        "permit2 signed",
+        ((*DOMAIN, "verifyingContract"), OTHER),
+    ),
+    "a signed approval on another chain": ("permit2 signed", ((*DOMAIN, "chainId"), "0x1")),
+    "a signed approval that outlives the payment": (
+        "permit2 signed",
+        ((*MESSAGE, "deadline"), hex(NOW + 1201)),
+    ),
     "only a reset": ("direct", ((*CALL, "data"), RESET)),
 }
 
@@ -233,7 +247,19 @@ def test_steps_that_pay_together_more_than_the_option_are_refused():
     none["steps"] = []
     three = honest("solana")
     three["steps"] *= 3
-    for option in (*(two, five, approving, doubled, call_too, backwards, unpaid, none, three),):
+    twice_signed = honest("permit2 signed")
+    twice_signed["steps"].insert(0, twice_signed["steps"][0])
+    both_ways = honest("permit2 signed")
+    both_ways["steps"].insert(0, honest("permit2 from zero")["steps"][0])
+    needless = honest("eip3009")
+    needless["steps"].insert(0, honest("permit2 signed")["steps"][0])
+    beside_call = honest("direct")
+    beside_call["steps"][0] = honest("permit2 signed")["steps"][0]
+    only_approved = honest("permit2 signed")
+    del only_approved["steps"][-1]
+    by_signature = (twice_signed, both_ways, needless, beside_call, only_approved)
+    sent = (two, five, approving, doubled, call_too, backwards, unpaid, none, three)
+    for option in (*sent, *by_signature):
         with pytest.raises(WalletError):
             plan(option)
 

@@ -59,12 +59,23 @@ class EvmAssetSettings(BaseModel):
         default=False,
         description="with Permit2: the token changes an allowance only from, or to, zero",
     )
+    approve_by_signature: bool = Field(
+        default=False,
+        description="with Permit2: the token takes approvals by signature (EIP-2612), which "
+        "cost buyers no gas; needs the chain's `opener`",
+    )
     domain_name: shared.Text | None = Field(
         default=None,
-        description="name in the domain of its EIP-3009 signatures; unset: `name`",
+        description="name in the domain of the token's own signatures; unset: `name`",
     )
     domain_version: shared.Text = Field(default="2", description="version in the same domain")
     icon_url: shared.Icon = None
+
+    @model_validator(mode="after")
+    def _require_permit2(self) -> Self:
+        if self.approve_by_signature and self.method != "permit2":
+            raise ValueError("`approve_by_signature` is for tokens whose method is permit2")
+        return self
 
     @property
     def signing_name(self) -> str:
@@ -235,6 +246,8 @@ class EvmChainSettings(NodeSettings):
             raise ValueError("a chain that charges fees in a token has no coin to accept")
         if self.factories and self.opener is None:
             raise ValueError("only the opener calls factories: set `opener` too")
+        if self.opener is None and any(asset.approve_by_signature for asset in self.assets):
+            raise ValueError("only the opener submits signed approvals: set `opener` too")
         usual = NetworkPace(
             confirmations=self.confirmations,
             poll_ms=self.poll_ms,

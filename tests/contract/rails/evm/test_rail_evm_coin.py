@@ -175,10 +175,13 @@ async def test_call_with_the_suffix_of_an_app_pays_and_is_confirmed(lab, suffix)
         [lab.rail.terms.get_reference(option)], issued.head
     )
     assert lab.rail.terms.is_proven(option, paid)
+    lab.node.changes["eth_getTransactionReceipt"] = make_reply(None)
+    lab.node.changes["eth_call"] = make_reply("0x" + "00" * 32)
+    await lab.rail.verifier.verify(option, (issued,), [output])
 
 
 @pytest.mark.parametrize("field", ["value", "to", "data", "from"])
-async def test_another_transaction_is_refused(lab, field):
+async def test_another_transaction_is_refused_before_it_is_mined(lab, field):
     option = coin_offer(lab, PayableAsset(PAYER, ETHER))
     issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
     assert issued is not None
@@ -192,6 +195,7 @@ async def test_another_transaction_is_refused(lab, field):
 
     await lab.rail.verifier.verify(option, (issued,), [output])
     lab.node.changes["eth_getTransactionByHash"] = other
+    lab.node.changes["eth_getTransactionReceipt"] = make_reply(None)
     # a payment that the contract reports as paid is not refused
     await lab.rail.verifier.verify(option, (issued,), [output])
     lab.node.changes["eth_call"] = make_reply("0x" + "00" * 32)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.domain.payments.payment import BuildAction
+from florin_server.domain.payments.payment import BuildAction, ResolvedBuild
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.rails.evm.paying.signing import build_passkey_call
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
@@ -18,8 +18,11 @@ from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
 from tests.support.contract_accounts import (
+    BATCHES,
+    BATCHES_WITHOUT_CARE,
     PASSKEY,
     PASSKEY_OWNED,
+    encode_batch,
     make_multisig_code,
     make_passkey_check,
     sign_by_passkey,
@@ -305,27 +308,149 @@ async def test_a_transaction_that_failed_is_refused(lab):
     )
 
 
-async def test_transaction_wrapped_by_a_wallet_is_accepted(lab):
+def change_amount(call: dict[str, str]) -> dict[str, str]:
+    """Return the call that pays one unit less, as a wallet could send it."""
+    value, less = f"{PRICE:064x}", f"{PRICE - 1:064x}"
+    assert call["data"].count(value) == 1
+    return call | {"data": call["data"].replace(value, less)}
+
+
+async def bundle(lab: EvmChainHarness, *calls: dict[str, str], code: str = BATCHES) -> str:
+    """Make calls of the account in one transaction (EIP-7702); return a wallet's output."""
+    await lab.delegate(WALLET, code)
+    receipt = await lab.send(key=bytes(WALLET.key), to=WALLET.address, data=encode_batch(calls))
+    return json.dumps(receipt["transactionHash"])
+
+
+def list_calls(issued: ResolvedBuild) -> list[dict[str, str]]:
+    return [json.loads(action.params_json)[0] for action in issued.actions]
+
+
+@pytest.mark.parametrize(("asset_id", "token"), [(TOKEN, DEVNET.token), (EURO, DEVNET.euro)])
+async def test_bundle_of_the_issued_calls_pays(lab, asset_id, token):
+    await lab.payable([PAYER], {asset_id: PRICE})
+    option, issued = await mute(lab, asset_id)
+    sent = await bundle(lab, *list_calls(issued))
+    await lab.rail.verifier.verify(option, (issued,), [sent, sent])
+    (paid,) = await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(option)], issued.head
+    )
+    assert lab.rail.terms.is_proven(option, paid)
+    assert paid.tx_hash == json.loads(sent)
+    assert await lab.balance(MERCHANT, token.address) == PRICE - 15_000
+
+
+async def test_bundle_of_another_account_is_refused(lab):
+    """Its own payment is real, and pays nothing else."""
     option, issued = await mute(lab)
-    receipt = await lab.send(key=bytes(WALLET.key), to=WALLET.address, data=b"a batch")
+    other = make_buyer(8)
+    await lab.fund(other)
+    await lab.delegate(other, BATCHES)
+    means = PayableAsset(to_account(other), TOKEN, (PRICE,), "direct")
+    split = Split(to_account(MERCHANT), to_account(FEES), 15_000, settled=True)
+    theirs = lab.rail.offers.build_option(
+        OptionOffer(
+            make_payment(1),
+            to_account(other),
+            means,
+            lab.rail.assets[TOKEN],
+            PRICE,
+            split,
+            lab.clock.now_us(),
+        )
+    )
+    second = await lab.rail.offers.resolve_build(theirs, (), 0)
+    receipt = await lab.send(
+        key=bytes(other.key), to=other.address, data=encode_batch(list_calls(second))
+    )
     sent = json.dumps(receipt["transactionHash"])
+    await lab.rail.verifier.verify(theirs, (second,), [sent, sent])
+    assert await refusal(lab, option, issued, sent, sent) == "transaction_mismatch"
+
+
+async def test_one_bundle_stands_for_each_payment_that_it_makes_and_for_no_other(lab):
+    option, issued = await mute(lab)
+    second_option = offer(lab, await way(lab), 2)
+    third_option = offer(lab, await way(lab), 3)
+    second, third = [
+        await lab.rail.offers.resolve_build(each_option, (), 0)
+        for each_option in (second_option, third_option)
+    ]
+    sent = await bundle(lab, *list_calls(issued), *list_calls(second))
+    await lab.rail.verifier.verify(option, (issued,), [sent, sent])
+    await lab.rail.verifier.verify(second_option, (second,), [sent, sent])
+    assert await refusal(lab, third_option, third, sent, sent) == "transaction_mismatch"
+
+
+async def test_bundle_that_pays_less_is_refused(lab):
+    option, issued = await mute(lab)
+    approval, payment = list_calls(issued)
+    sent = await bundle(lab, approval, change_amount(payment))
+    (paid,) = await lab.rail.direct_settlement.list_settlement_events(
+        [lab.rail.terms.get_reference(option)], issued.head
+    )
+    # the money has moved, for the same reference, but is not what was offered
+    assert paid.value == PRICE - 1
+    assert not lab.rail.terms.is_proven(option, paid)
+    assert await refusal(lab, option, issued, sent, sent) == "transaction_mismatch"
+
+
+async def test_bundle_whose_payment_failed_inside_is_refused(lab):
+    option, issued = await mute(lab)
+    _, payment = list_calls(issued)
+    # without an approval; the transaction itself succeeds
+    sent = await bundle(lab, payment, code=BATCHES_WITHOUT_CARE)
+    assert await lab.balance(MERCHANT) == 0
+    assert await refusal(lab, option, issued, sent, sent) == "transaction_mismatch"
+    # the payment can still be paid
+    sent = await bundle(lab, *list_calls(issued))
     await lab.rail.verifier.verify(option, (issued,), [sent, sent])
 
 
+async def test_event_of_a_contract_of_somebody_else_proves_no_bundle(lab):
+    option, issued = await mute(lab)
+    paid = await bundle(lab, *list_calls(issued))
+    receipt = await lab.control.call("eth_getTransactionReceipt", json.loads(paid))
+    for log in receipt["logs"]:
+        log["address"] = "0x" + "66" * 20
+    lab.node.changes["eth_getTransactionReceipt"] = make_reply(receipt)
+    not_paid = make_reply("0x" + "0" * 64)
+    lab.node.changes["eth_call"] = not_paid
+    assert await refusal(lab, option, issued, paid, paid) == "transaction_mismatch"
+
+
+async def test_transaction_wrapped_by_a_wallet_is_not_refused_before_it_is_mined(lab):
+    option, issued = await mute(lab)
+    receipt = await lab.send(key=bytes(WALLET.key), to=WALLET.address, data=b"a batch")
+    sent = json.dumps(receipt["transactionHash"])
+    lab.node.changes["eth_getTransactionReceipt"] = make_reply(None)
+    await lab.rail.verifier.verify(option, (issued,), [sent, sent])
+    lab.node.changes.clear()
+    assert await refusal(lab, option, issued, sent, sent) == "transaction_mismatch"
+
+
 async def carried(lab: EvmChainHarness, key: bytes, suffix: bytes = b"") -> Any:
-    """Return an option of an account without code, its issue, and a transaction with its call."""
+    """Return an option of an account without code, its issue, and a transaction with its call.
+
+    The node has not seen the transaction in a block.
+    """
     option = offer(lab, BY_CALLS)
     issued = await lab.rail.offers.resolve_build(option, (), lab.clock.now_us())
     assert issued is not None
     (call,) = json.loads(issued.actions[-1].params_json)
     held = b"an operation" + bytes.fromhex(call["data"][2:]) + suffix
     receipt = await lab.send(key=key, to=make_buyer(50).address, data=held)
+    lab.node.changes["eth_getTransactionReceipt"] = make_reply(None)
     return option, issued, json.dumps(receipt["transactionHash"])
 
 
 async def test_operation_that_creates_its_account_is_not_refused_before_it_is_mined(lab):
     option, issued, sent = await carried(lab, DEVNET.faucet_key, suffix=b"its signature")
     await lab.rail.verifier.verify(option, (issued,), [sent] * len(issued.actions))
+    # once it is in a block, only an event proves that the operation paid
+    lab.node.changes.clear()
+    output = await refusal(lab, option, issued, *[sent] * len(issued.actions))
+    assert output == "transaction_mismatch"
 
 
 async def test_call_that_a_key_has_another_contract_make_is_refused(lab):

@@ -1,4 +1,4 @@
-"""The two messages that wallets sign, as EIP-712 documents and as digests.
+"""The messages that wallets sign, as EIP-712 documents and as digests.
 
 Documents have a form that every wallet library hashes alike: the domain's type listed first,
 members in order, numbers as minimal 0x-hex text, addresses in lower case. Digests are computed
@@ -35,6 +35,13 @@ _PERMIT: _Members = (
     ("deadline", "uint256"),
 )
 _TOKEN: _Members = (("token", "address"), ("amount", "uint256"))
+_APPROVAL: _Members = (
+    ("owner", "address"),
+    ("spender", "address"),
+    ("value", "uint256"),
+    ("nonce", "uint256"),
+    ("deadline", "uint256"),
+)
 
 
 def _encode_type(name: str, members: _Members) -> str:
@@ -42,6 +49,7 @@ def _encode_type(name: str, members: _Members) -> str:
 
 
 _AUTHORIZATION_HASH = keccak(_encode_type("ReceiveWithAuthorization", _AUTHORIZATION).encode())
+_APPROVAL_HASH = keccak(_encode_type("Permit", _APPROVAL).encode())
 _TOKEN_HASH = keccak(_encode_type("TokenPermissions", _TOKEN).encode())
 _PERMIT_HASH = keccak(
     (
@@ -181,8 +189,49 @@ class PermitTransferFrom:
         return _build_document(self.domain, "PermitTransferFrom", types, message)
 
 
+@dataclass(frozen=True, slots=True)
+class TokenPermit:
+    """EIP-2612: `owner` lets `spender` move `value` of the domain's token.
+
+    Anyone can submit it once, up to and including `deadline`. Addresses are lower-case.
+    """
+
+    domain: Eip712Domain
+    owner: str
+    spender: str
+    value: int
+    nonce: int
+    deadline: int
+
+    def compute_digest(self) -> bytes:
+        """Return the digest that the wallet's key signs."""
+        struct = (
+            _APPROVAL_HASH
+            + encode_address(self.owner)
+            + encode_address(self.spender)
+            + encode_uint256(self.value)
+            + encode_uint256(self.nonce)
+            + encode_uint256(self.deadline)
+        )
+        return bytes(keccak(b"\x19\x01" + self.domain.compute_separator() + keccak(struct)))
+
+    def to_document(self) -> dict[str, Any]:
+        """Return the document that the wallet shows."""
+        message = {
+            "owner": self.owner,
+            "spender": self.spender,
+            "value": hex(self.value),
+            "nonce": hex(self.nonce),
+            "deadline": hex(self.deadline),
+        }
+        return _build_document(self.domain, "Permit", {"Permit": _APPROVAL}, message)
+
+
+SignedMessage = ReceiveWithAuthorization | PermitTransferFrom | TokenPermit
+
+
 @lru_cache(maxsize=512)
-def get_digest(message: ReceiveWithAuthorization | PermitTransferFrom) -> bytes:
+def get_digest(message: SignedMessage) -> bytes:
     """Return a message's digest, cached: a verified message is settled a moment later."""
     return message.compute_digest()
 
@@ -192,7 +241,7 @@ def build_permit2_domain(chain_id: int) -> Eip712Domain:
     return Eip712Domain("Permit2", None, chain_id, PERMIT2)
 
 
-def format_sign_request(signer: str, message: ReceiveWithAuthorization | PermitTransferFrom) -> str:
+def format_sign_request(signer: str, message: SignedMessage) -> str:
     """Return the params of eth_signTypedData_v4, a JSON array as text."""
     document = orjson.dumps(message.to_document()).decode()
     return orjson.dumps([signer, document]).decode()

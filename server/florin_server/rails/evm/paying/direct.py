@@ -1,7 +1,9 @@
 """Payments that the payer's wallet sends to the settlement contract itself.
 
 The settlement event proves them like all others. The transaction that a wallet reports is read only
-to catch mistakes while the payment can still be paid in another way.
+to catch mistakes while the payment can still be paid in another way. Once it is in a block, its
+events decide and not its outer call: wallets bundle calls (EIP-5792), accounts and bundlers wrap
+them (ERC-4337, EIP-7702).
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import orjson
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
+from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 from florin_server.rails.evm.paying.verify import build_output_refusal
 from florin_server.rails.evm.reading.node import (
@@ -23,6 +26,7 @@ from florin_server.rails.evm.reading.node import (
     parse_address,
     parse_data,
     parse_object,
+    parse_objects,
     parse_quantity,
     parse_uint,
 )
@@ -75,23 +79,37 @@ async def check_outputs(
         ]
     )
     sent, mined = parse_object(transaction), parse_object(receipt)
-    if sent is None:
+    if mined is not None and mined.get("blockHash") is not None:
+        if _pays(mined, terms, payer):
+            return
+        is_failed = parse_quantity(mined.get("status")) == 0
+        problem = "The transaction failed" if is_failed else "The transaction made no such payment"
+    elif sent is None:
         return
-    (call,) = orjson.loads(resolved_builds[0].actions[-1].params_json)
-    # an account with code may wrap its call into any other call
-    coded = bool(parse_data(code)) and parse_address(sent.get("to") or payer) != terms.route.settler
-    if not (coded or _may_make_call(sent, call) or _is_call(sent, call)):
-        problem = "The transaction is not the one that was asked for"
-    elif mined is not None and parse_quantity(mined.get("status")) == 0:
-        problem = "The transaction failed"
     else:
-        return
+        (call,) = orjson.loads(resolved_builds[0].actions[-1].params_json)
+        to = parse_address(sent.get("to") or payer)
+        # an account with code may wrap its call into any other call
+        is_wrapped = bool(parse_data(code)) and to != terms.route.settler
+        if is_wrapped or _may_make_call(sent, call) or _is_call(sent, call):
+            return
+        problem = "The transaction is not the one that was asked for"
     # A wallet may report one transaction while another paid, as when two bundlers send the same
     # operation. A payment that the contract records as paid is never refused.
     question = IS_PAID + abi.encode_address(payer) + terms.nonce
     (paid,) = await node.batch([build_call(terms.route.settler, question)])
     if parse_uint(paid) == 0:
         raise build_output_refusal("transaction_mismatch", problem)
+
+
+def _pays(receipt: Mapping[str, Any], terms: EvmOptionTerms, payer: str) -> bool:
+    """Return whether a transaction made the payment of these terms, whatever its outer call is."""
+    settlers = frozenset({terms.route.settler})
+    return any(
+        terms.is_proven_by(payer, settler.parse_paid_event(log))
+        for log in parse_objects(receipt.get("logs"))
+        if settler.is_event(log, settlers, settler.PAID_TOPIC)
+    )
 
 
 def _may_make_call(sent: Mapping[str, Any], call: Mapping[str, str]) -> bool:

@@ -34,6 +34,7 @@ from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.types import Asset, PayableAsset, RailUnavailable
 
 DECIMALS: Final = abi.encode_selector("decimals()")
+NONCES: Final = abi.encode_selector("nonces(address)")
 _FOR_PERMIT2: Final = abi.encode_address(PERMIT2)
 # accounts without keys, so that their balances hardly ever change
 _SAMPLE_ACCOUNTS: Final = tuple(bytes([0xF1, number]) * 10 for number in (1, 2, 3))
@@ -78,6 +79,7 @@ async def list_payable(
             coin = asset.address == ZERO_ADDRESS
             balance = _parse_number(next(answers))
             permitted = _parse_number(next(answers)) if asset.method == PERMIT2_METHOD else None
+            nonce = _parse_number(next(answers)) if asset.approval_domain is not None else None
             refused = guards.get(asset.id, NO_GUARD).blocklist_selector is not None and _is_yes(
                 next(answers)
             )
@@ -94,9 +96,11 @@ async def list_payable(
             if ways is not SigningAbility.NEVER_SIGNS:
                 approved = permitted if asset.method == PERMIT2_METHOD else price
                 if approved is not None:
-                    payables.append(
-                        PayableAsset(payer, asset.id, _list_approvals(asset, price, approved))
-                    )
+                    missing = _list_approvals(asset, price, approved)
+                    # an account without code approves by signature, with one message more
+                    if len(missing) == 1 and nonce is not None and not allowed:
+                        payables.append(PayableAsset(payer, asset.id, permit_nonce=nonce))
+                    payables.append(PayableAsset(payer, asset.id, missing))
             if ways is not SigningAbility.SIGNS and (approved := allowed[asset.id]) is not None:
                 missing = _list_approvals(asset, price, approved)
                 payables.append(PayableAsset(payer, asset.id, missing, DIRECT_METHOD))
@@ -152,6 +156,8 @@ def _build_questions(
             questions.append(ContractQuestion(place, balance))
             if asset.method == PERMIT2_METHOD:
                 questions.append(ContractQuestion(place, permitted))
+            if asset.approval_domain is not None:
+                questions.append(ContractQuestion(place, NONCES + word))
             if (blocked := guards.get(asset.id, NO_GUARD).blocklist_selector) is not None:
                 questions.append(ContractQuestion(place, blocked + word))
     return questions

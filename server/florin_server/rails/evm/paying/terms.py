@@ -17,6 +17,7 @@ from florin_server.domain.chains.evm.typed_data import (
     Eip712Domain,
     PermitTransferFrom,
     ReceiveWithAuthorization,
+    TokenPermit,
     build_permit2_domain,
     format_sign_request,
 )
@@ -42,6 +43,7 @@ KINDS = {
 }
 _METHODS = {kind: method for method, kind in KINDS.items()}
 APPROVE = abi.encode_selector("approve(address,uint256)")
+PERMIT = abi.encode_selector("permit(address,address,uint256,uint256,uint8,bytes32,bytes32)")
 # an accepted authorization can be submitted this long after the payment expires
 SETTLE_GRACE_S = 300
 ZERO_ADDRESS = "0x" + "00" * 20
@@ -65,6 +67,8 @@ class EvmOptionTerms:
     domain_version: str
     # allowances to give first, if the payer sends the payment itself
     approvals: tuple[int, ...] = ()
+    # the token's nonce, name and version for an approval by signature (EIP-2612)
+    permit: tuple[int, str, str] | None = None
 
     @classmethod
     def from_option(cls, option: PaymentOption) -> EvmOptionTerms:
@@ -89,6 +93,11 @@ class EvmOptionTerms:
             domain_name=stored["domain_name"],
             domain_version=stored["domain_version"],
             approvals=tuple(map(int, stored.get("approvals", "").split())),
+            permit=(
+                (int(stored["permit_nonce"]), stored["permit_name"], stored["permit_version"])
+                if "permit_nonce" in stored
+                else None
+            ),
         )
 
     def to_json(self) -> dict[str, object]:
@@ -109,7 +118,14 @@ class EvmOptionTerms:
             "domain_name": self.domain_name,
             "domain_version": self.domain_version,
             "approvals": " ".join(map(str, self.approvals)),
+            **self._format_permit(),
         }
+
+    def _format_permit(self) -> dict[str, object]:
+        if self.permit is None:
+            return {}
+        nonce, name, version = self.permit
+        return {"permit_nonce": str(nonce), "permit_name": name, "permit_version": version}
 
     @property
     def method(self) -> str:
@@ -149,6 +165,15 @@ class EvmOptionTerms:
         return ReceiveWithAuthorization(
             domain, payer, route.settler, route.value, 0, route.valid_before, self.nonce
         )
+
+    def build_permit(self, payer: str) -> TokenPermit | None:
+        """Return the approval of exactly the price that the payer signs, if it signs one."""
+        if self.permit is None:
+            return None
+        nonce, name, version = self.permit
+        route = self.route
+        domain = Eip712Domain(name, version, route.chain_id, route.token)
+        return TokenPermit(domain, payer, PERMIT2, route.value, nonce, route.valid_before)
 
     def build_pay_arguments(self, payer: str, signature: bytes, gas: int = 0) -> PayArguments:
         """Return the contract's arguments; `gas` is the limit if it is one of several items."""
@@ -208,7 +233,7 @@ class EvmTermsReader:
     def get_commitment(self, option: PaymentOption) -> OptionCommitment:
         """Return the inputs of the option's id, so that others can recompute it."""
         terms = EvmOptionTerms.from_option(option)
-        approvals = [_format_approval_step(amount) for amount in terms.approvals]
+        approvals = _list_steps(terms.approvals, terms.permit[0] if terms.permit else None)
         ways = (approvals, [*approvals, option.method])
         return rebuild_commitment(
             option, terms.to_split(), terms.route.settler, ways, _list_spellings
@@ -260,7 +285,7 @@ def build_option(chain: EvmChainSettings, offer: OptionOffer) -> PaymentOption:
     payment, asset, split, quote = offer.payment, offer.asset, offer.split, offer.quote
     payable = offer.payable
     method = payable.method or asset.method
-    approvals = [_format_approval_step(amount) for amount in payable.approvals]
+    approvals = _list_steps(payable.approvals, payable.permit_nonce)
     chosen = offer.compute_id(
         contracts=[chain.settler],
         steps=[*approvals, *((method,) if payable.method else ())],
@@ -287,6 +312,11 @@ def build_option(chain: EvmChainSettings, offer: OptionOffer) -> PaymentOption:
         domain_name=asset.domain_name,
         domain_version=asset.domain_version,
         approvals=payable.approvals,
+        permit=(
+            (payable.permit_nonce, *asset.approval_domain)
+            if payable.permit_nonce is not None and asset.approval_domain is not None
+            else None
+        ),
     )
     return offer.build_option(
         chosen,
@@ -298,9 +328,10 @@ def build_option(chain: EvmChainSettings, offer: OptionOffer) -> PaymentOption:
     )
 
 
-def _format_approval_step(amount: int) -> str:
-    """Return an approval as a step that goes into an option's id."""
-    return f"approve {amount}"
+def _list_steps(approvals: Sequence[int], permit_nonce: int | None) -> list[str]:
+    """Return approvals, sent or signed, as steps that go into an option's id."""
+    steps = [f"approve {amount}" for amount in approvals]
+    return steps if permit_nonce is None else [*steps, f"permit {permit_nonce}"]
 
 
 def _list_spellings(account: str) -> tuple[str, ...]:
@@ -328,6 +359,9 @@ def _build_actions(
     approvals = [
         _build_approval(chain, payer, token, PERMIT2, approval) for approval in terms.approvals
     ]
+    if (permit := terms.build_permit(payer)) is not None:
+        request = format_sign_request(payer, permit)
+        approvals.append(Action(chain, "eth_signTypedData_v4", request))
     params = format_sign_request(payer, terms.build_message(payer))
     return (*approvals, Action(chain, "eth_signTypedData_v4", params))
 

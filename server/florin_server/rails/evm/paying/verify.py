@@ -16,7 +16,7 @@ import orjson
 
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.chains.evm.signatures import parse_hex
-from florin_server.domain.chains.evm.typed_data import PERMIT2, get_digest
+from florin_server.domain.chains.evm.typed_data import PERMIT2, TokenPermit, get_digest
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import PayerKind
@@ -26,6 +26,7 @@ from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.paying.erc6492 import is_wrapped
 from florin_server.rails.evm.paying.mismatches import SignatureMismatches
 from florin_server.rails.evm.paying.terms import (
+    PERMIT,
     PERMIT2_METHOD,
     EvmOptionTerms,
     SignatureProof,
@@ -119,7 +120,8 @@ class SignatureVerifier:
         tried = await self._try_with_enough(terms, payer, signature)
         if tried.other_spending != 0:
             # the buyer's approval may not be in a block yet; only the chain can show that, later
-            await self._require_settling(option, tried, signature, approves=len(outputs) > 1)
+            approves = bool(terms.approvals)
+            await self._require_settling(option, tried, signature, approves=approves)
         return tried.kind
 
     async def _try_with_enough(
@@ -145,6 +147,8 @@ class SignatureVerifier:
         self, terms: EvmOptionTerms, payer: str, signature: bytes
     ) -> _VerifiedTrial:
         digest = get_digest(terms.build_message(payer))
+        if terms.permit is not None:
+            return await self._try_permitted(terms, payer, signature)
         if is_wrapped(signature):
             return await self._try_uncreated(terms, payer, digest, signature)
         return await self._try_existing(terms, payer, digest, build_proof(digest, payer, signature))
@@ -177,6 +181,26 @@ class SignatureVerifier:
         if self._parse_returned(outcome) is None:
             return _VerifiedTrial(PayerKind.KEY, None, outcome)
         return _VerifiedTrial(PayerKind.KEY, tried.other_spending)
+
+    async def _try_permitted(
+        self, terms: EvmOptionTerms, payer: str, signature: bytes
+    ) -> _VerifiedTrial:
+        """Try a payment whose payer approves by signature in the same transaction."""
+        submission_item = build_item(self._chain, terms, payer, signature, self._shares)
+        if not submission_item.is_key_signature:
+            raise build_output_refusal("signature_mismatch", "The signature is not the account's")
+        tried = await self._trials.try_payment(submission_item)
+        if tried.has_code is None:
+            raise RailUnavailable(f"{self._chain.name}: the node does not return the payer's code")
+        if tried.has_code or self._chain.opener is None:
+            # the account signs in another way by now, or nothing submits its approval any more
+            raise ApiError(ErrorCode.QUOTE_EXPIRED)
+        if tried.is_settled:
+            return _VerifiedTrial(PayerKind.KEY, 0)
+        sent = build_settlement_call(self._chain, [submission_item], self._shares)
+        (outcome,) = await self._ask_separately(DryRun(sent.to, sent.data, sent.gas))
+        settles = self._parse_returned(outcome) == abi.encode_uint256(1)
+        return _VerifiedTrial(PayerKind.KEY, tried.other_spending if settles else None)
 
     async def _try_with_code(
         self, submission_item: SubmissionItem, digest: bytes
@@ -375,15 +399,13 @@ def is_plausible(option: PaymentOption, outputs: Sequence[str]) -> bool | None:
         signature = parse_signature(option, outputs)
     except ApiError:
         return False
-    payer = to_address(option.payer)
+    payer, terms = to_address(option.payer), EvmOptionTerms.from_option(option)
+    if terms.permit is not None and (wrapped := erc6492.unwrap(signature)) is not None:
+        signature = wrapped.signature
     if is_wrapped(signature):
         return None
-    return (
-        build_proof(
-            get_digest(EvmOptionTerms.from_option(option).build_message(payer)), payer, signature
-        ).is_key_signature
-        or None
-    )
+    digest = get_digest(terms.build_message(payer))
+    return build_proof(digest, payer, signature).is_key_signature or None
 
 
 def build_allowance_call(token: str, payer: str, spender: str) -> RpcCall:
@@ -407,12 +429,41 @@ def encode_wallet_check(digest: bytes, signature: bytes) -> bytes:
 def parse_signature(option: PaymentOption, outputs: Sequence[str]) -> bytes:
     """Return the signature, which is the last of a wallet's outputs.
 
-    The outputs before it are hashes of approvals, which prove nothing and are not read.
+    A hash of an approval before it proves nothing and is not read. A signed approval before it
+    becomes a part: the call that submits it is wrapped around the signature, as the creation of an
+    account is.
     """
     if len(outputs) != len(option.actions):
         raise build_output_refusal("unreadable_output", "One output for each action was expected")
+    signature = _parse_signature_output(outputs[-1])
+    terms, payer = EvmOptionTerms.from_option(option), to_address(option.payer)
+    if (permit := terms.build_permit(payer)) is None:
+        return signature
+    proof = build_proof(get_digest(permit), payer, _parse_signature_output(outputs[-2]))
+    if not proof.is_key_signature or is_wrapped(signature):
+        raise build_output_refusal("signature_mismatch", "The signature is not the account's")
+    call = encode_permit_call(permit, proof.signature)
+    return erc6492.WrappedSignature(terms.route.token, call, signature).encode()
+
+
+def encode_permit_call(permit: TokenPermit, signature: bytes) -> bytes:
+    """Encode the call that gives a token a signed approval; the signature is canonical."""
+    return b"".join(
+        (
+            PERMIT,
+            abi.encode_address(permit.owner),
+            abi.encode_address(permit.spender),
+            abi.encode_uint256(permit.value),
+            abi.encode_uint256(permit.deadline),
+            abi.encode_uint256(signature[64]),
+            signature[:64],
+        )
+    )
+
+
+def _parse_signature_output(output: str) -> bytes:
     try:
-        signature = parse_hex(orjson.loads(outputs[-1]), SIGNATURE_BYTES_MAX)
+        signature = parse_hex(orjson.loads(output), SIGNATURE_BYTES_MAX)
     except ValueError:
         raise build_output_refusal("unreadable_output", "The output is not a signature") from None
     if len(signature) < SIGNATURE_BYTES_MIN:

@@ -16,6 +16,7 @@ from florin_server.rails.evm import settler
 from florin_server.rails.evm.paying.erc6492 import AccountCreation, encode_open_and_call, unwrap
 from florin_server.rails.evm.paying.terms import (
     PERMIT2_METHOD,
+    ZERO_ADDRESS,
     EvmOptionTerms,
     SignatureProof,
     build_proof,
@@ -40,6 +41,8 @@ PAYMENT_GAS_HEAVIEST = compute_payment_share(WALLET_GAS, _SIZE_MAX) + compute_cr
 @dataclass(frozen=True, slots=True)
 class SubmissionItem:
     """One payment in the form to submit; `creation` creates the payer's account, if needed.
+
+    If the payer approved by signature, `creation` is instead the call that submits the approval.
 
     `settler` is the contract that its wallet signed for, which can be a former contract of the
     chain.
@@ -71,16 +74,22 @@ class SubmissionItem:
     @property
     def kind(self) -> PayerKind:
         """Return the payer's kind according to the signature."""
-        if self.creation is not None:
+        if self.creation is not None and not self.is_approved_by_signature:
             return PayerKind.UNBORN
         return PayerKind.KEY if self.is_key_signature else PayerKind.CODE
+
+    @property
+    def is_approved_by_signature(self) -> bool:
+        """Return whether the payer's signed approval is submitted with it."""
+        return self.creation is not None and self.creation.account == ZERO_ADDRESS
 
     def to_contract_item(self, shares: GasShares = DEFAULT_SHARES) -> SubmissionItem:
         """Return the item for a payer with code: any signature form, and no creation."""
         pay = replace(
             self.arguments, gas=shares.get_payment_gas(self.arguments.token, by_key=False)
         )
-        return replace(self, arguments=pay, is_key_signature=False, creation=None)
+        creation = self.creation if self.is_approved_by_signature else None
+        return replace(self, arguments=pay, is_key_signature=False, creation=creation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +113,13 @@ def build_item(
     if wrapped is None:
         proven = build_proof(get_digest(terms.build_message(payer)), payer, signature)
         return build_plain_item(chain, terms, payer, proven, shares)
+    if terms.permit is not None:
+        # The opener makes a call on behalf of an account that has no code, and passes over its
+        # failure: an approval that a stranger submitted before counts as well.
+        proven = build_proof(get_digest(terms.build_message(payer)), payer, wrapped.signature)
+        item = build_plain_item(chain, terms, payer, proven, shares)
+        approval = AccountCreation(ZERO_ADDRESS, wrapped.factory, wrapped.data)
+        return item if chain.opener is None else replace(item, creation=approval)
     plain_item = build_plain_item(
         chain, terms, payer, SignatureProof(wrapped.signature, is_key_signature=False), shares
     )

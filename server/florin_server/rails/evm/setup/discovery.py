@@ -13,7 +13,7 @@ from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.gas_money import FEE_TOKEN_DECIMALS
 from florin_server.rails.evm.paying import signing
-from florin_server.rails.evm.paying.payable import DECIMALS
+from florin_server.rails.evm.paying.payable import DECIMALS, NONCES
 from florin_server.rails.evm.paying.terms import DIRECT_METHOD, PERMIT2_METHOD, ZERO_ADDRESS
 from florin_server.rails.evm.reading import guards
 from florin_server.rails.evm.reading.guards import TokenGuard, TokenGuards
@@ -38,6 +38,7 @@ _EMPTY_PERMIT2_SETTLE = (
 )
 # code that writes to transient storage, as the settlement contract does
 _TRANSIENT_CODE = "0x600160005d00"
+_ANY_NONCE = NONCES + abi.encode_address(ZERO_ADDRESS)
 _TOKEN_CALLS = (DECIMALS, NAME, VERSION, DOMAIN_SEPARATOR)
 
 
@@ -66,11 +67,8 @@ async def inspect_chain(node: EvmNode, chain: EvmChainSettings) -> EvmInspection
         *(build_call(former, route_nonce) for former in chain.former_settlers),
         *(call for token in chain.assets for call in _build_token_calls(chain, token)),
     ]
-    if any(token.method == PERMIT2_METHOD for token in chain.assets):
-        calls += [
-            build_call(PERMIT2, DOMAIN_SEPARATOR),
-            build_call(chain.settler, _EMPTY_PERMIT2_SETTLE),
-        ]
+    permit2_start = len(calls)
+    calls += _build_permit2_calls(chain)
     chain_start = len(calls)
     calls += _build_chain_calls(chain)
     if chain.coin is not None:
@@ -92,12 +90,11 @@ async def inspect_chain(node: EvmNode, chain: EvmChainSettings) -> EvmInspection
     assets = {}
     guards_by_asset: dict[str, TokenGuard] = {}
     calls_per_token = len(_TOKEN_CALLS) + guards.QUESTIONS
-    permit2_start = tokens_start + len(chain.assets) * calls_per_token
     for index, token in enumerate(chain.assets):
         start = tokens_start + index * calls_per_token
         token_answers = answers[start : start + len(_TOKEN_CALLS)]
         problem = _find_token_problem(
-            chain, token, token_answers, answers[permit2_start : permit2_start + 2]
+            chain, token, token_answers, answers[permit2_start:chain_start]
         )
         guard, paused, refused = guards.parse_guard(
             answers[start + len(_TOKEN_CALLS) : start + calls_per_token]
@@ -122,6 +119,21 @@ async def inspect_chain(node: EvmNode, chain: EvmChainSettings) -> EvmInspection
             )
     passkeys = signing.parse_passkey_support(answers[1])
     return EvmInspection(assets, tuple(problems), guards_by_asset, passkeys)
+
+
+def _build_permit2_calls(chain: EvmChainSettings) -> list[RpcCall]:
+    """Build the calls about Permit2, and about the nonces of tokens with signed approvals."""
+    if all(token.method != PERMIT2_METHOD for token in chain.assets):
+        return []
+    return [
+        build_call(PERMIT2, DOMAIN_SEPARATOR),
+        build_call(chain.settler, _EMPTY_PERMIT2_SETTLE),
+        *(build_call(address, _ANY_NONCE) for address in _list_permit_tokens(chain)),
+    ]
+
+
+def _list_permit_tokens(chain: EvmChainSettings) -> list[str]:
+    return [token.address for token in chain.assets if token.approve_by_signature]
 
 
 def _build_chain_calls(chain: EvmChainSettings) -> list[RpcCall]:
@@ -164,6 +176,9 @@ def build_token_asset(chain: EvmChainSettings, token: EvmAssetSettings) -> Asset
         domain_name=domain.name,
         domain_version=domain.version or "",
         approve_from_zero=token.approve_from_zero,
+        approval_domain=(
+            (token.signing_name, token.domain_version) if token.approve_by_signature else None
+        ),
         network_name=chain.name,
         icon_url=token.icon_url,
         network_icon_url=chain.icon_url,
@@ -267,6 +282,11 @@ def _find_token_problem(
     )
     if (contradiction := find_contradiction(chain.caip2, claim)) is not None:
         return contradiction
+    permit2_answers, nonces = permit2_answers[:2], permit2_answers[2:]
+    if token.approve_by_signature:
+        nonce = nonces[_list_permit_tokens(chain).index(token.address)]
+        if (permit_problem := _find_permit_problem(chain, token, answers, nonce)) is not None:
+            return permit_problem
     if not by_signature:
         decimals_problem = _find_decimals_problem(token, answers[0])
         return decimals_problem or _find_permit2_problem(chain, *permit2_answers)
@@ -285,8 +305,23 @@ def _find_eip3009_problem(
     # some tokens do not expose their version; the separator proves it anyway
     if version is not None and _decode_text(version) != token.domain_version:
         return f"has version {_decode_text(version)!r}, not {token.domain_version!r}"
-    if separator != _build_domain(chain, token).compute_separator():
+    if separator != _build_own_domain(chain, token).compute_separator():
         return "signs for another domain than its name, version and chain give"
+    return None
+
+
+def _find_permit_problem(
+    chain: EvmChainSettings, token: EvmAssetSettings, answers: Sequence[Any], nonce: Any
+) -> str | None:
+    """Return why a token takes no signed approvals (EIP-2612), as the end of a sentence.
+
+    Contracts that accept every call exist, so it has to know its domain and count nonces.
+    """
+    if (problem := _find_eip3009_problem(chain, token, answers)) is not None:
+        return problem
+    returned = parse_returned(nonce)
+    if returned is None or len(returned) != abi.WORD:
+        return "takes no approvals by signature (EIP-2612)"
     return None
 
 
@@ -315,6 +350,11 @@ def _build_domain(chain: EvmChainSettings, token: EvmAssetSettings) -> Eip712Dom
     """Return the EIP-712 domain of signatures that pay with a token."""
     if token.method == PERMIT2_METHOD:
         return build_permit2_domain(chain.chain_id)
+    return _build_own_domain(chain, token)
+
+
+def _build_own_domain(chain: EvmChainSettings, token: EvmAssetSettings) -> Eip712Domain:
+    """Return the EIP-712 domain of a token's own signatures."""
     return Eip712Domain(token.signing_name, token.domain_version, chain.chain_id, token.address)
 
 

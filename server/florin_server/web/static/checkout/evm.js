@@ -1,5 +1,6 @@
 // Wallets of EVM chains in this browser: found by EIP-6963, called by EIP-1193.
 
+import { canBundle, readBundle, sendBundle } from "./bundles.js";
 import { pageData } from "./page.js";
 
 /**
@@ -7,7 +8,7 @@ import { pageData } from "./page.js";
  * @typedef {import("./api.js").Option} Option
  * @typedef {import("./api.js").Action} Action
  * @typedef {{balance?: bigint, fee?: bigint}} Facts
- * @typedef {{name: string, icon: string, accounts(): Promise<string[]>, ready(option: Option): Promise<void>, run(action: Action): Promise<string>, facts(option: Option): Promise<Facts>, watch(listener: () => void): () => void}} Wallet
+ * @typedef {{name: string, icon: string, accounts(): Promise<string[]>, ready(option: Option): Promise<void>, run(action: Action): Promise<string>, canBundle?(option: Option): Promise<boolean>, sendBundle?(option: Option, actions: Action[]): Promise<string | undefined>, readBundle?(id: string): Promise<import("./bundles.js").Outcome>, facts(option: Option): Promise<Facts>, watch(listener: () => void): () => void}} Wallet
  */
 
 /** An error of a wallet, with the key of its text. */
@@ -68,19 +69,25 @@ function chainNumber(value) {
   return typeof value === "string" && /^[0-9]{1,20}$/.test(value) ? BigInt(value) : hex(value);
 }
 
-/** Returns true if an error, or one that it wraps, has one of the codes, or the text if its code is
- * generic. @param {unknown} error @param {string[]} codes @param {RegExp} text */
-function says(error, codes, text) {
+/** Returns an error and those that it wraps, the outermost first. @param {unknown} error */
+function listParts(error) {
+  const parts = [];
   /** @type {any} */
   let part = error;
-  for (let depth = 0; depth < WRAPPERS_MAX && part !== null && part !== undefined; depth += 1) {
-    const code = String(part.code ?? "");
-    if (codes.includes(code)) return true;
-    if (VAGUE.includes(code) && text.test(String(part.message ?? part).slice(0, 500))) return true;
+  while (parts.length < WRAPPERS_MAX && part !== null && part !== undefined) {
+    parts.push({ code: String(part.code ?? ""), text: String(part.message ?? part).slice(0, 500) });
     part = part.data?.originalError ?? part.data?.cause ?? part.error ?? part.cause ?? part.info?.error;
   }
-  return false;
+  return parts;
 }
+
+/** Returns true if an error, or one that it wraps, has one of the codes, or the text if its code is
+ * generic. @param {unknown} error @param {string[]} codes @param {RegExp} text */
+const says = (error, codes, text) =>
+  listParts(error).some((part) => codes.includes(part.code) || (VAGUE.includes(part.code) && text.test(part.text)));
+
+/** Returns the first code that means something. @param {unknown} error */
+const codeOf = (error) => listParts(error).find((part) => !VAGUE.includes(part.code))?.code ?? "";
 
 /** Returns true if an error means that the buyer declined. @param {unknown} error */
 export const isDeclined = (error) => says(error, DECLINED, DECLINED_TEXT);
@@ -103,6 +110,8 @@ function wallet(name, icon, provider) {
       throw toWalletError(error);
     }
   };
+  /** @param {string} method @param {unknown[]} params */
+  const askPlainly = (method, params) => provider.request({ method, params });
   const chainNow = async () => `eip155:${chainNumber(await ask("eth_chainId")) ?? 0n}`;
 
   /** Waits until the wallet is on a chain, for a bounded time; false if it does not get there.
@@ -176,6 +185,19 @@ function wallet(name, icon, provider) {
       if (typeof output !== "string") throw new WalletError("wallet_failed", { reason: typeof output });
       return output;
     },
+    canBundle(option) {
+      const [, number, from] = option.account.split(":");
+      return canBundle(askPlainly, from ?? "", BigInt(number ?? 0));
+    },
+    async sendBundle(option, actions) {
+      const [, number, from] = option.account.split(":");
+      try {
+        return await sendBundle(askPlainly, from ?? "", BigInt(number ?? 0), actions, codeOf);
+      } catch (error) {
+        throw toWalletError(error);
+      }
+    },
+    readBundle: (id) => readBundle(askPlainly, id, codeOf),
     async facts(option) {
       const chain = option.account.split(":").slice(0, 2).join(":");
       // a wallet reads only the chain that it is on

@@ -2,6 +2,7 @@
 // submit the result. Every error leads to a step from which the buyer can continue.
 
 import * as api from "./api.js";
+import { findBundle, isBundle, keepBundle } from "./bundles.js";
 import * as evm from "./evm.js";
 import { duration, noteSent, pageData, translate } from "./page.js";
 import * as solana from "./solana.js";
@@ -23,6 +24,8 @@ const wallets = [];
 // the first and the longest delay between two checks whether the form was sent
 const DETAILS_MS = 3000;
 const DETAILS_MS_MAX = 15_000;
+// the delay between two questions about a bundle
+const BUNDLE_MS = 1000;
 // the texts of errors; the server's own messages are for programs
 const REFUSALS = new Map([
   ["ic_required", "details_missing"],
@@ -348,7 +351,15 @@ async function carryOut(wallet, option) {
   let sent = false;
   let sends = false;
   try {
-    for (const action of await api.actions(option)) {
+    const actions = await api.actions(option);
+    if (steps !== mine) return;
+    const bundle = findBundle(option.id) ?? (await sendTogether(wallet, option, actions, () => steps === mine));
+    if (bundle !== undefined) {
+      noteSent();
+      if (steps === mine) await follow(wallet, option, actions, bundle);
+      return;
+    }
+    for (const action of actions) {
       if (steps !== mine) return;
       await wallet.ready(option);
       if (steps !== mine) return;
@@ -369,6 +380,45 @@ async function carryOut(wallet, option) {
   await handIn(wallet, option, outputs, sent);
 }
 
+/** Sends all actions with one approval and returns the bundle's id; undefined if each needs its own.
+ * @param {Wallet} wallet @param {Option} option @param {api.Action[]} actions @param {() => boolean} isWaiting */
+async function sendTogether(wallet, option, actions, isWaiting) {
+  if (!isBundle(actions) || wallet.canBundle === undefined) return undefined;
+  await wallet.ready(option);
+  if (!(await wallet.canBundle(option)) || !isWaiting()) return undefined;
+  const id = await wallet.sendBundle?.(option, actions);
+  // kept also if the buyer moved on meanwhile
+  if (id !== undefined) keepBundle(option.id, id);
+  return id;
+}
+
+/** Waits for a bundle, and submits its transaction. From here on the wallet is asked for nothing else.
+ * @param {Wallet} wallet @param {Option} option @param {api.Action[]} actions @param {string} id */
+async function follow(wallet, option, actions, id) {
+  ask(wallet, translate("sent"));
+  const mine = steps;
+  for (;;) {
+    const outcome = await wallet.readBundle?.(id);
+    if (steps !== mine) return;
+    if (typeof outcome === "object") {
+      await handIn(wallet, option, actions.map(() => outcome.hash), true);
+      return;
+    }
+    if (outcome === "failed") {
+      keepBundle(option.id, undefined);
+      fail(wallet, translate("undone"));
+      return;
+    }
+    if (outcome === "unknown") {
+      working = false;
+      const look = () => void follow(wallet, option, actions, id);
+      show("fails", translate("sent_unclear"), button(translate("look"), look, "button primary big wide"));
+      return;
+    }
+    await new Promise((resolve) => setTimeout(resolve, BUNDLE_MS));
+  }
+}
+
 /** @param {Wallet} wallet @param {Option} option @param {string[]} outputs @param {boolean} sent */
 async function handIn(wallet, option, outputs, sent) {
   ask(wallet, translate("handing"));
@@ -379,6 +429,8 @@ async function handIn(wallet, option, outputs, sent) {
     showState(state);
   } catch (error) {
     working = false;
+    // the bundle is in a block and did not pay: a page that is loaded again may send another one
+    if (error instanceof api.ApiError && error.reason === "transaction_mismatch") keepBundle(option.id, undefined);
     const lost = error instanceof api.ApiError && error.code === "unreachable";
     const again = lost || sent ? () => void handIn(wallet, option, outputs, sent) : () => void connect(wallet);
     const primary = button(translate("again"), again, "button primary big wide");
