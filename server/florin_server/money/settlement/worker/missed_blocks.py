@@ -58,7 +58,8 @@ class MissedBlocks:
     ) -> None:
         self._app = app
         self._rail = rail
-        self._direct = rail.direct_settlement
+        # what is found by addresses needs no blocks
+        self._direct = None if rail.blocks is None else rail.direct_settlement
         self._follower = follower
         self._direct_payments = direct_payments
         self._unread_ranges = range(0)
