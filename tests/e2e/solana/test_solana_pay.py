@@ -35,10 +35,11 @@ async def service(tmp_path_factory):
     fees = {"fee_fixed": 7, "fee_basis_points": 100}
     home = tmp_path_factory.mktemp("solana_pay") / "home"
     async with open_service(home, solana=INSTANT_SOLANA, **fees) as service:
-        # the first payment on Solana opens the merchant's account
-        offer = await make_offer(service.rest, SolanaTestWallet())
-        await offer.confirm()
-        assert (await offer.final())["status"] == "succeeded"
+        # the first payments on Solana open the merchant's accounts
+        for token in range(2):
+            offer = await make_offer(service.rest, SolanaTestWallet(), token)
+            await offer.confirm()
+            assert (await offer.final())["status"] == "succeeded"
         yield service
 
 
@@ -88,6 +89,31 @@ async def test_wallet_may_replace_blockhash_fee_payer_and_add_its_own_limits(ser
     detail = await wait_status(service, node, payment_id, "succeeded")
     assert detail["info"]["txId"] == signature
     assert detail["buyer"]["accountCaip10"] == wallet.account
+
+
+async def test_token_of_token_2022_pays_too(service, node, wallet):
+    merchant = service.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
+    held = await node.balance(merchant, 1)
+    amount = {"unit": f"caip19/{ASSETS[1]}", "value": str(PRICE)}
+    payment_id = (await service.rest.create({"amount": amount}))["paymentId"]
+    transaction = await fetch_transaction(service, payment_id, wallet)
+    await send_instructions(node, wallet, list_legacy_instructions(transaction.message))
+    await wait_status(service, node, payment_id, "succeeded")
+    fee = await get_balance(service, "income:fee", ASSETS[1])
+    assert fee < 0
+    assert await node.balance(merchant, 1) > held
+
+
+async def test_installation_without_solana_has_no_link(tmp_path):
+    async with open_service(tmp_path / "home") as service:
+        payment_id = (await service.rest.create(ORDER))["paymentId"]
+        assert "solanaPayUrl" not in await service.rest.detail(payment_id)
+        answer = await service.ask("GET", f"/solana/{payment_id}")
+        assert answer.refusal == (400, "invalid_state")
+        answer = await post_account(service, payment_id, SolanaTestWallet().address)
+        assert answer.refusal == (400, "invalid_state")
+        page = await service.ask("GET", f"/{payment_id}", {"Accept": "text/html"})
+        assert "solana:" not in page.text
 
 
 async def test_link_shows_the_merchant_and_the_amount(service, node, wallet):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
+from florin_server.db.engine.query import Command, Op, insert, operation
+from florin_server.db.tables.tables import process_table
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.settlement.worker.requested_payments import RequestedPayments
 from florin_server.rails.types import AddressMention, MentionQuery, RequestedEvents
@@ -20,6 +22,7 @@ from tests.support.solana_pay import (
     list_legacy_instructions,
     make_transfer,
     name_address,
+    post_account,
     send_instructions,
     wait_status,
 )
@@ -133,6 +136,45 @@ async def test_long_listing_is_read_in_pages_and_then_only_what_is_new(service):
         await look()
     assert rail.queries[-4].until == ""
     assert rail.reads[8:] == []
+
+
+async def test_copies_of_one_note_do_not_delay_another_account(service):
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    for _ in range(2):
+        await fetch_transaction(service, payment_id, SolanaTestWallet())
+    references = service.select(
+        "SELECT reference FROM payment_option WHERE payment_id = ?", payment_id
+    )
+    (spammed,), (paid,) = references
+    rail = ListingRail()
+    rail.page_size = 1000
+    rail.newest_first = [AddressMention(f"copy{n}", spammed) for n in range(500)]
+    rail.newest_first.append(AddressMention("payment", paid))
+    app = service.service.app
+    worker = RequestedPayments(app, rail, app.settlers[CHAIN].context.direct_payments)
+    service.clock.advance(1)
+    await worker.run_turn({})
+    assert len(rail.reads) == 100
+    assert rail.reads[1] == "payment"
+
+
+_JOIN = Command(insert(process_table))
+
+
+@operation
+def join(revision: str) -> Op[None]:
+    """Register a process of a release."""
+    yield _JOIN(id=f"process of {revision}", now_us=0, revision=revision)
+
+
+@pytest.mark.parametrize(("revision", "status"), [("v0031", 503), ("v0032", 200), ("v0040", 200)])
+async def test_link_waits_until_no_process_of_an_older_release_settles(service, revision, status):
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    await service.service.app.store.write(join(revision))
+    answer = await post_account(service, payment_id, SolanaTestWallet().address)
+    assert answer.status == status, answer.text
+    watched = service.select("SELECT 1 FROM watched_address WHERE payment_id = ?", payment_id)
+    assert bool(watched) is (status == 200)
 
 
 async def test_ended_payments_are_looked_at_rarely(service):

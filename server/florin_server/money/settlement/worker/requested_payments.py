@@ -3,7 +3,7 @@
 All transactions of a payment name one address, and the chain is asked for that address while the
 payment waits, and for an hour longer, so that late money is noticed. What others do with an address
 costs them fees and costs Florin little: only transactions with the note of an option are read, each
-once, and a few of each address at a time.
+once, and all addresses share what is read at a time.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import logging
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice, zip_longest
 from typing import Final, Protocol
 
 from florin_server.db.context import StorageContext
@@ -42,8 +43,8 @@ _FRESH_US: Final = 120_000_000
 _FRESH_PAUSE_US, _WAITING_PAUSE_US, _ENDED_PAUSE_US = 1_000_000, 10_000_000, 120_000_000
 # addresses of one look, and those of them that are not fresh
 _LOOKS_MAX, _SLOW_LOOKS_MIN = 100, 20
-# transactions that one look reads, and of them for one address; more wait for the next look
-_READS_MAX, _READS_EACH_MAX = 100, 10
+# transactions that one look reads, and how many of them each address has for sure
+_READS_MAX, _READS_EACH_MIN = 100, 10
 # transactions that wait to be read for one address: until then its listing pauses
 _UNREAD_MAX: Final = 2_000
 # transactions of one address that are recognized by their hash when a list is read again
@@ -84,6 +85,18 @@ class _AddressProgress:
             self.before = ""
         else:
             self.before = page[-1].tx_hash
+
+    def list_next(self, count: int) -> list[tuple[str, str]]:
+        """Return transactions to read next, with their references, one of each reference in turn.
+
+        So copies of one account's note do not delay the payment of another account.
+        """
+        hashes_by_reference: dict[str, list[str]] = {}
+        for tx_hash, reference in self.unread.items():
+            hashes_by_reference.setdefault(reference, []).append(tx_hash)
+        turns = zip_longest(*hashes_by_reference.values())
+        in_turn = (tx_hash for turn in turns for tx_hash in turn if tx_hash is not None)
+        return [(tx_hash, self.unread[tx_hash]) for tx_hash in islice(in_turn, count)]
 
     def restart(self) -> None:
         """List the address from its start; transactions that were read are not read again."""
@@ -196,12 +209,13 @@ class RequestedPayments:
         """Read some of the listed transactions, a few of each address."""
         queued: list[tuple[_AddressProgress, str, str]] = []
         waiting = [progress for progress in self._addresses.values() if progress.unread]
-        # an address with many transactions does not keep the others waiting
-        for progress in sorted(waiting, key=lambda progress: progress.read_at_us):
-            part = list(progress.unread.items())[: min(_READS_EACH_MAX, _READS_MAX - len(queued))]
-            queued += [(progress, tx_hash, reference) for tx_hash, reference in part]
-        if not queued:
+        if not waiting:
             return
+        # an address with many transactions does not keep the others waiting
+        share = max(_READS_EACH_MIN, _READS_MAX // len(waiting))
+        for progress in sorted(waiting, key=lambda progress: progress.read_at_us):
+            part = progress.list_next(min(share, _READS_MAX - len(queued)))
+            queued += [(progress, tx_hash, reference) for tx_hash, reference in part]
         options = await self._find_options({reference for _, _, reference in queued})
         candidates: dict[str, PaymentOption] = {}
         for progress, tx_hash, reference in queued:
