@@ -9,6 +9,7 @@ from solders.compute_budget import set_compute_unit_price
 from solders.keypair import Keypair
 from solders.message import Message
 
+from tests.support.capture import CAPTURE_SETTINGS
 from tests.support.operator import check_ledger, get_balance, get_treasury
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import ASSETS, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
@@ -114,6 +115,19 @@ async def test_installation_without_solana_has_no_link(tmp_path):
         assert answer.refusal == (400, "invalid_state")
         page = await service.ask("GET", f"/{payment_id}", {"Accept": "text/html"})
         assert "solana:" not in page.text
+
+
+async def test_payment_that_needs_data_about_the_buyer_has_no_link(tmp_path, wallet):
+    async with open_service(
+        tmp_path / "home", solana=INSTANT_SOLANA, capture=CAPTURE_SETTINGS
+    ) as service:
+        payment_id = (await service.rest.create(ORDER))["paymentId"]
+        assert "solanaPayUrl" not in await service.rest.detail(payment_id)
+        answer = await post_account(service, payment_id, wallet.address)
+        assert answer.refusal == (400, "invalid_state")
+        small = {"amount": {"unit": "iso4217/USD", "value": "1249"}}
+        payment_id = (await service.rest.create(small))["paymentId"]
+        assert "solanaPayUrl" in await service.rest.detail(payment_id)
 
 
 async def test_link_shows_the_merchant_and_the_amount(service, node, wallet):

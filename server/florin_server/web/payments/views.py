@@ -36,7 +36,7 @@ from florin_server.money.payments.service.checkout import (
     find_transaction,
     may_receive_money,
 )
-from florin_server.money.payments.service.transaction_request import accepts_requests
+from florin_server.money.payments.service.transaction_request import is_offered
 from florin_server.money.payments.service.ways import PaymentWay, list_ways
 from florin_server.money.refunds.service import list_refunds
 from florin_server.operations.context import WorkerContext
@@ -211,7 +211,7 @@ class CheckoutPages:
             support_url=merchant.support_url,
             return_link=find_payment_return_link(checkout_settings, payment, return_options.url),
             solana_pay_url=app.links.get_solana_pay_url(payment.id)
-            if accepts_requests(app, payment)
+            if is_offered(app, payment)
             else "",
         )
 

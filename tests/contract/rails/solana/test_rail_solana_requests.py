@@ -7,43 +7,30 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from florin_server.domain.payments.payment import Payment, PaymentOption
-from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import (
     MentionQuery,
-    PayableAsset,
     RailUnavailable,
     ReceiverUnavailable,
 )
 from solders.hash import Hash
 from solders.keypair import Keypair
-from solders.message import Message, MessageV0
-from solders.transaction import Transaction, VersionedTransaction
+from solders.transaction import VersionedTransaction
 
-from tests.support.evm_harness import make_payment, make_reply
-from tests.support.solana import ASSETS, SolanaTestWallet
+from tests.support.evm_harness import make_reply
+from tests.support.solana import SolanaTestWallet
 from tests.support.solana_answers import make_result_change
-from tests.support.solana_devnet import START_S
-from tests.support.solana_pay import list_legacy_instructions
 from tests.support.solana_rail_harness import (
-    FINAL,
     MERCHANT,
-    PRICE,
     TREASURY,
-    SolanaRailHarness,
-    make_split,
-    make_wallet,
     open_lab,
 )
-
-FEE = 15_000
+from tests.support.solana_requests import FEE, offer_request, open_receivers, pay_request
 
 
 @pytest.fixture
 async def lab():
     async with open_lab() as lab:
-        for number in (90, 91):
-            await lab.node.fund(make_wallet(number))
+        await open_receivers(lab)
         yield lab
 
 
@@ -52,45 +39,9 @@ def wallet() -> SolanaTestWallet:
     return SolanaTestWallet()
 
 
-async def offer(lab: SolanaRailHarness, wallet: SolanaTestWallet) -> tuple[Payment, PaymentOption]:
-    payment = make_payment(1)
-    payer = lab.rail.find_payer(wallet.account)
-    assert payer is not None
-    await lab.payable([payer], {ASSETS[0]: PRICE})
-    payable = PayableAsset(payer, ASSETS[0], method=lab.rail.transaction_requests.method)
-    asset, now_us = lab.rail.assets[ASSETS[0]], START_S * 1_000_000
-    split = make_split(FEE)
-    option = lab.rail.offers.build_option(
-        OptionOffer(payment, wallet.account, payable, asset, PRICE, split, now_us)
-    )
-    return payment, option
-
-
-async def pay(
-    lab: SolanaRailHarness, wallet: SolanaTestWallet, *, version: int = -1
-) -> tuple[Payment, PaymentOption, str]:
-    """Send the transaction of an option; return its signature once it is final."""
-    payment, option = await offer(lab, wallet)
-    encoded = await lab.rail.transaction_requests.build_transaction(payment, option)
-    message = Transaction.from_bytes(base64.b64decode(encoded)).message
-    latest = await lab.node.ask("getLatestBlockhash", {"commitment": "processed"})
-    blockhash = Hash.from_string(latest["value"]["blockhash"])
-    steps, payer = list_legacy_instructions(message), wallet.key.pubkey()
-    sent_message = (
-        MessageV0.try_compile(payer, steps, [], blockhash)
-        if version == 0
-        else Message.new_with_blockhash(steps, payer, blockhash)
-    )
-    raw = bytes(VersionedTransaction(sent_message, [wallet.key]))
-    config = {"encoding": "base64"}
-    signature = await lab.node.ask("sendTransaction", base64.b64encode(raw).decode(), config)
-    await lab.slots(FINAL + 1)
-    return payment, option, signature
-
-
 @pytest.mark.parametrize("version", [-1, 0])
 async def test_final_transaction_of_any_version_proves_its_option(lab, wallet, version):
-    payment, option, signature = await pay(lab, wallet, version=version)
+    payment, option, signature = await pay_request(lab, wallet, version=version)
     requests = lab.rail.transaction_requests
     (page,) = await requests.list_mentions([MentionQuery(requests.get_address(payment))])
     assert [(item.tx_hash, item.reference) for item in page] == [(signature, option.reference)]
@@ -105,13 +56,13 @@ async def test_final_transaction_of_any_version_proves_its_option(lab, wallet, v
 
 async def test_receiver_without_an_account_gets_no_transaction(wallet):
     async with open_lab() as lab:
-        payment, option = await offer(lab, wallet)
+        payment, option = await offer_request(lab, wallet)
         with pytest.raises(ReceiverUnavailable, match="has no account for the token"):
             await lab.rail.transaction_requests.build_transaction(payment, option)
 
 
 async def test_commitment_of_an_option_says_that_its_wallet_sends_it(lab, wallet):
-    _, option = await offer(lab, wallet)
+    _, option = await offer_request(lab, wallet)
     commitment = lab.rail.terms.get_commitment(option)
     assert commitment.steps == ("direct",)
     assert option.reference == lab.rail.terms.get_reference(option)
@@ -144,7 +95,7 @@ def forge(result: Any) -> Any:
     ids=["no time", "no balances", "forged"],
 )
 async def test_incomplete_or_forged_answer_proves_nothing_and_is_read_again(lab, wallet, tamper):
-    _, option, signature = await pay(lab, wallet)
+    _, option, signature = await pay_request(lab, wallet)
     requests = lab.rail.transaction_requests
     lab.transport.changes["getTransaction"] = make_result_change(tamper)
     result = await requests.find_events([(signature, option)])
@@ -154,14 +105,14 @@ async def test_incomplete_or_forged_answer_proves_nothing_and_is_read_again(lab,
 
 
 async def test_transaction_that_the_node_does_not_have_is_read_again(lab, wallet):
-    _, option, signature = await pay(lab, wallet)
+    _, option, signature = await pay_request(lab, wallet)
     lab.transport.changes["getTransaction"] = make_reply(None)
     result = await lab.rail.transaction_requests.find_events([(signature, option)])
     assert (result.events, result.unread) == ((), frozenset({signature}))
 
 
 async def test_failed_transaction_has_no_reference_in_a_listing(lab, wallet):
-    payment, _, _ = await pay(lab, wallet)
+    payment, _, _ = await pay_request(lab, wallet)
     requests = lab.rail.transaction_requests
 
     def fail(result: Any) -> Any:
@@ -176,7 +127,7 @@ async def test_failed_transaction_has_no_reference_in_a_listing(lab, wallet):
 
 @pytest.mark.parametrize("answer", [{}, [{"memo": None, "err": None}], [7]])
 async def test_malformed_listing_is_no_listing(lab, wallet, answer):
-    payment, _, _ = await pay(lab, wallet)
+    payment, _, _ = await pay_request(lab, wallet)
     requests = lab.rail.transaction_requests
     lab.transport.changes["getSignaturesForAddress"] = make_reply(answer)
     with pytest.raises(RailUnavailable):

@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol, TypeAlias
 
 from florin_server.accounts.service.own_accounts import find_reserved_role
@@ -153,8 +154,7 @@ async def list_options(
     ]
     options = [option for part in await asyncio.gather(*searches) for option in part]
     options.sort(key=lambda option: (_normalize_asset(option.asset) not in places, option.eta_s))
-    # one transaction is fetched: others would use up the quota
-    options = options[: 1 if is_requested else app.settings.options_max]
+    options = _select_options(app, payment, options, is_requested=is_requested)
     stored = await _store_options(app, caller, payment, stored_options, options)
     reported_options = [
         _with_account(stored[each_option.id], each_option.account)
@@ -179,6 +179,17 @@ async def _check_accounts(app: _Context, payment: Payment, accounts: Sequence[st
         if await is_blocked(app, account):
             raise ApiError(ErrorCode.SANCTIONED_USER)
     await check_lists(app, live=payment.live)
+
+
+def _select_options(
+    app: SettingsContext, payment: Payment, options: Sequence[PaymentOption], *, is_requested: bool
+) -> Sequence[PaymentOption]:
+    """Return as many options as are reported; of requested ones the best that needs no data."""
+    if not is_requested:
+        return options[: app.settings.options_max]
+    # others would use up the quota
+    free = (option for option in options if not requirement.is_required(app, payment, option))
+    return list(islice(free, 1))
 
 
 def _with_account(option: PaymentOption, account: str) -> PaymentOption:

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from florin_server.accounts.service.wallets import get_checkout_app
 from florin_server.accounts.store import credential_checks
 from florin_server.base.context import EventContext, MeterContext
+from florin_server.compliance.buyer_data.service.requirement import is_required_with
 from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.account import CredentialStatus
@@ -26,9 +27,11 @@ from florin_server.money.payments.service.load import (
 )
 from florin_server.money.payments.service.options import list_options
 from florin_server.money.payments.service.price import find_price
+from florin_server.money.payments.service.ways import describe_obstacle
 from florin_server.money.payments.store import watched_addresses
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
+from florin_server.rails.protocol import Rail
 from florin_server.rails.types import RailUnavailable, ReceiverUnavailable
 from florin_server.settings.context import SettingsContext
 
@@ -52,6 +55,10 @@ class _PriceContext(ChainContext, SettingsContext, StorageContext, Protocol):
     """The parts of the application that the acceptance of a payment needs."""
 
 
+class _OfferContext(_PriceContext, WorkerContext, Protocol):
+    """The parts of the application that an offer needs."""
+
+
 # A transaction needs time to be read, approved and final: one that is fetched later would mostly be
 # late, and its money had to be returned.
 _LAST_S: Final = 15
@@ -72,14 +79,27 @@ class RequestedTransaction:
 def accepts_requests(app: _PriceContext, payment: Payment) -> bool:
     """Return whether wallets can fetch a transaction for a payment, as far as is known here.
 
-    An account can lack what is accepted, and a receiver can be unable to take it.
+    An account can lack what is accepted, and a receiver can be unable to take it. Wallets cannot
+    give data about the buyer this way.
     """
+    return any(_accepts_requests(app, payment, rail) for rail in app.rails.values())
+
+
+def is_offered(app: _OfferContext, payment: Payment) -> bool:
+    """Return whether buyers can be shown the link now: a chain that accepts it also settles."""
+    return any(
+        _accepts_requests(app, payment, rail) and not describe_obstacle(app, rail)
+        for rail in app.rails.values()
+    )
+
+
+def _accepts_requests(app: _PriceContext, payment: Payment, rail: Rail) -> bool:
     if payment.status is not PaymentStatus.REQUIRES_ACTION:
         return False
+    if rail.live is not payment.live or rail.transaction_requests is None:
+        return False
     return any(
-        find_price(app, payment, asset) is not None
-        for rail in app.rails.values()
-        if rail.live is payment.live and rail.transaction_requests is not None
+        find_price(app, payment, asset) is not None and not is_required_with(app, payment, asset.id)
         for asset in rail.assets.values()
     )
 
@@ -89,7 +109,8 @@ def require_acceptance(app: _PriceContext, payment: Payment) -> None:
     if payment.status is not PaymentStatus.REQUIRES_ACTION:
         raise not_payable_error(payment)
     if not accepts_requests(app, payment):
-        raise ApiError(ErrorCode.INVALID_STATE, "Payment cannot be paid on Solana")
+        text = "Payment cannot be paid on Solana by this link: open its payment link instead"
+        raise ApiError(ErrorCode.INVALID_STATE, text)
 
 
 async def request_transaction(
@@ -123,9 +144,6 @@ async def request_transaction(
             details={"reason": "insufficient_funds"},
         )
     (option,) = listed.options
-    if option.id in listed.data_requirement.urls:
-        text = "This payment needs data about the buyer: open its payment link instead"
-        raise ApiError(ErrorCode.INVALID_STATE, text)
     return RequestedTransaction(option, await _build(app, caller, payment, option))
 
 
