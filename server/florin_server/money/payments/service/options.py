@@ -182,8 +182,8 @@ async def _check_accounts(app: _Context, payment: Payment, accounts: Sequence[st
 
 
 def _select_options(
-    app: SettingsContext, payment: Payment, options: Sequence[PaymentOption], *, is_requested: bool
-) -> Sequence[PaymentOption]:
+    app: SettingsContext, payment: Payment, options: list[PaymentOption], *, is_requested: bool
+) -> list[PaymentOption]:
     """Return as many options as are reported; of requested ones the best that needs no data."""
     if not is_requested:
         return options[: app.settings.options_max]
