@@ -163,6 +163,7 @@ READS_ALL = {
     "receipts_LOCK",
     "screening_LISTS",
     "key_leases_TAKE",
+    "watched_addresses_OLDER",
 }
 
 
