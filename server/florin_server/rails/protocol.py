@@ -202,4 +202,6 @@ def is_requested(rail: Rail, option: PaymentOption) -> bool:
 
 def is_relayed(rail: Rail, option: PaymentOption) -> bool:
     """Return True if we send the transaction that pays an option; False if the wallet does."""
+    if is_requested(rail, option):
+        return False
     return rail.direct_settlement is None or not rail.direct_settlement.is_direct(option)

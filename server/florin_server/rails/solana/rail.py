@@ -19,7 +19,6 @@ from florin_server.rails.solana.paying.offers import SolanaOffers
 from florin_server.rails.solana.paying.requests import SolanaTransactionRequests
 from florin_server.rails.solana.paying.terms import SolanaTermsReader
 from florin_server.rails.solana.paying.verify import SolanaVerifier
-from florin_server.rails.solana.reading.direct_settlement import SolanaDirectSettlement
 from florin_server.rails.solana.reading.gaps import HistoryGaps
 from florin_server.rails.solana.reading.node import SolanaNode
 from florin_server.rails.solana.reading.observer import SolanaObserver
@@ -49,6 +48,7 @@ class SolanaRail(RailProperties):
     stale_blocks = 3  # final slots; the same transaction is sent again
     # nearly all transactions in them are other people's, and final blocks never change
     blocks = None
+    direct_settlement = None  # what wallets send is found by its address, not by an event
     account_nonces = None  # a signature lasts as long as its blockhash, or its durable nonce
     gas = None  # a fee does not depend on computation
 
@@ -99,7 +99,6 @@ class SolanaRail(RailProperties):
             self.relay.get_settlement_transaction,
             lambda slot: self.pace.record_head(slot, now()),
         )
-        self.direct_settlement = SolanaDirectSettlement()
         self.durable_nonces = SolanaDurableNonces(node, chain, signer)
         self.token_accounts = SolanaTokenAccounts(node, chain, signer, self._get_inspection)
         tap = FaucetClient(self.rpc, chain.name, self.offers.clear_reads)

@@ -58,8 +58,7 @@ class MissedBlocks:
     ) -> None:
         self._app = app
         self._rail = rail
-        # what is found by addresses needs no blocks
-        self._direct = None if rail.blocks is None else rail.direct_settlement
+        self._direct = rail.direct_settlement
         self._follower = follower
         self._direct_payments = direct_payments
         self._unread_ranges = range(0)
