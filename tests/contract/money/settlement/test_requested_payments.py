@@ -8,7 +8,7 @@ from florin_server.db.engine.query import Command, Op, insert, operation
 from florin_server.db.tables.tables import process_table
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.settlement.worker.requested_payments import RequestedPayments
-from florin_server.rails.types import AddressMention, MentionQuery, RequestedEvents
+from florin_server.rails.types import AddressMention, MentionQuery, RailUnavailable, RequestedEvents
 
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
@@ -84,12 +84,15 @@ class ListingRail:
 
     def __init__(self) -> None:
         self.transaction_requests = self.terms = self
+        self.is_silent = False
         self.newest_first: list[AddressMention] = []
         self.queries: list[MentionQuery] = []
         self.reads: list[str] = []
 
     async def list_mentions(self, queries) -> list[list[AddressMention]]:
         self.queries += queries
+        if self.is_silent:
+            raise RailUnavailable("no answer")
         return [self.list_page(query) for query in queries]
 
     def list_page(self, query: MentionQuery) -> list[AddressMention]:
@@ -156,6 +159,23 @@ async def test_copies_of_one_note_do_not_delay_another_account(service):
     await worker.run_turn({})
     assert len(rail.reads) == 100
     assert rail.reads[1] == "payment"
+
+
+async def test_silent_node_is_asked_again_after_ten_seconds(service, node):
+    wallet = SolanaTestWallet()
+    await fund(node, wallet)
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    transaction = await fetch_transaction(service, payment_id, wallet)
+    rail = ListingRail()
+    rail.is_silent = True
+    app = service.service.app
+    worker = RequestedPayments(app, rail, app.settlers[CHAIN].context.direct_payments)
+    for _ in range(20):
+        service.clock.advance(1)
+        await worker.run_turn({})
+    assert len(rail.queries) == 2
+    await send_instructions(node, wallet, list_legacy_instructions(transaction.message))
+    await wait_status(service, node, payment_id, "succeeded")
 
 
 _JOIN = Command(insert(process_table))

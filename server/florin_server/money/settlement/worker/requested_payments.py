@@ -33,6 +33,8 @@ class _Context(StorageContext, Protocol):
 _log = logging.getLogger(__name__)
 
 _LOOK_US: Final = 1_000_000
+# after a node that does not answer
+_RETRY_US: Final = 10_000_000
 # the store is read for what wallets fetched since a moment before the last look, and now and then
 # for everything: clocks of processes differ
 _OVERLAP_US: Final = 10_000_000
@@ -133,7 +135,8 @@ class RequestedPayments:
             await self._list(requests, steady_us)
             await self._read(requests, items)
         except RailUnavailable as error:
-            text = "%s: transactions of wallets are not read: %s"
+            self._look_at_us = steady_us + _RETRY_US
+            text = "%s: transactions that wallets sent are not read yet: %s"
             _log.warning(text, self._rail.chain_id, error)
 
     async def _load(self, steady_us: int) -> None:
