@@ -50,6 +50,8 @@ UNPASSED = {
     "operations.service.audit_log._record_all": "called for sign-ins that failed; no one signs in",
     "rail.EvmObserver.confirm_facts": "called only where several nodes have to agree",
     "rail.SolanaObserver.confirm_facts": "called only where several nodes have to agree",
+    "rail.SolanaTransactionRequests.list_mentions": "called once a wallet fetched a transaction",
+    "rail.SolanaTransactionRequests.find_events": "called once a wallet sent one",
 }
 _PAYMENTS = "expire_payments: money.payments.payments"
 # points reached only after another failure of an item

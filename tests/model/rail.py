@@ -84,6 +84,7 @@ class FakeRail:
     payouts = None
     durable_nonces = None
     token_accounts = None
+    transaction_requests = None
     faucet = None
 
     def __init__(self, clock: Clock) -> None:

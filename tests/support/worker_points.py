@@ -28,6 +28,7 @@ _ROLES = {
     "terms": {"terms"},
     "direct_settlement": {"direct_settlement"},
     "direct": {"direct_settlement"},
+    "requests": {"transaction_requests"},
     "nonces": {"account_nonces"},
     "account_nonces": {"account_nonces"},
     "gas": {"gas"},

@@ -24,6 +24,7 @@ from florin_server.rails.roles import (
     OutputVerifier,
     SettlementRelay,
     TermsReader,
+    TransactionRequests,
     TreasuryHistory,
     TreasuryPayouts,
 )
@@ -154,6 +155,10 @@ class Rail(Protocol):
         """Return the reader of third-party settlements; None where only Florin can settle."""
 
     @property
+    def transaction_requests(self) -> TransactionRequests | None:
+        """Return the transactions that wallets fetch by a link; None where none is offered."""
+
+    @property
     def account_nonces(self) -> AccountNonces | None:
         """Return the senders' nonces; None where numbers only distinguish our own transactions."""
 
@@ -185,6 +190,18 @@ class Rail(Protocol):
         """Return the faucet for test money; None on all chains but test chains."""
 
 
+def is_requested(rail: Rail, option: PaymentOption) -> bool:
+    """Return True if a wallet fetches the option's transaction by a link.
+
+    Callers of the API never see such an option, and cannot confirm it.
+    """
+    return rail.transaction_requests is not None and (
+        option.method == rail.transaction_requests.method
+    )
+
+
 def is_relayed(rail: Rail, option: PaymentOption) -> bool:
     """Return True if we send the transaction that pays an option; False if the wallet does."""
+    if is_requested(rail, option):
+        return False
     return rail.direct_settlement is None or not rail.direct_settlement.is_direct(option)

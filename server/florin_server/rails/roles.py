@@ -12,6 +12,7 @@ from florin_server.domain.accounts.destinations import AssetAccount
 from florin_server.domain.node_hours import NodeActivity
 from florin_server.domain.payments.payment import (
     FreeNonce,
+    Payment,
     PaymentOption,
     ResolvedBuild,
 )
@@ -23,17 +24,20 @@ from florin_server.domain.settlement.chain_txs import (
 )
 from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import (
+    AddressMention,
     Asset,
     BlockView,
     ChainFact,
     ChainHead,
     GasShortage,
     HeadUpdate,
+    MentionQuery,
     MinedTransaction,
     NodeState,
     ObservedHead,
     OptionCommitment,
     PayableAsset,
+    RequestedEvents,
     SettlementEvent,
     SignedTransaction,
     Split,
@@ -350,6 +354,36 @@ class DirectSettlementReader(Protocol):
 
         That does not prove what moved, but such an option is never unpayable.
         """
+
+
+class TransactionRequests(Protocol):
+    """Transactions that any wallet fetches by a link, signs and sends itself (Solana Pay).
+
+    A wallet can change everything about them before it signs, so only the chain says what was paid.
+    """
+
+    @property
+    def method(self) -> str:
+        """Return the method of options whose transaction is fetched this way."""
+
+    @property
+    def page_size(self) -> int:
+        """Return the most mentions of one answer; a shorter answer is complete."""
+
+    def get_address(self, payment: Payment) -> str:
+        """Return the address that all transactions of a payment name, by which they are found."""
+
+    async def build_transaction(self, payment: Payment, option: PaymentOption) -> str:
+        """Return the unsigned transaction that pays an option, in the form that wallets read.
+
+        Raise ReceiverUnavailable if a receiver cannot take the payment.
+        """
+
+    async def list_mentions(self, queries: Sequence[MentionQuery]) -> list[list[AddressMention]]:
+        """Return pages of final transactions, the newest first; one batched read."""
+
+    async def find_events(self, candidates: Sequence[tuple[str, PaymentOption]]) -> RequestedEvents:
+        """Return the settlement events of transactions that pay exactly their option."""
 
 
 class AccountNonces(Protocol):

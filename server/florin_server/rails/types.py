@@ -120,7 +120,8 @@ class SettlementEvent:
     Hex texts are lower-case; addresses are bare, not CAIP-10. `fee_to` means nothing where no fee
     was taken. `nonce` covers all offered terms, including method and end; it is empty on chains
     without nonces. `position` is the log's number in its block, or the transfer's among the
-    transaction's instructions. It proves nothing: nodes that count differently still agree.
+    transaction's instructions. It proves nothing: nodes that count differently still agree. `time`
+    is its block's, in Unix seconds; None where a follower reads the blocks.
     """
 
     ref: str
@@ -135,6 +136,35 @@ class SettlementEvent:
     fee: int
     nonce: str
     position: int | None = field(default=None, compare=False)
+    time: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class MentionQuery:
+    """A page of an address's transactions: from before one back to another, or without bounds."""
+
+    address: str
+    before: str = ""
+    until: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AddressMention:
+    """A final transaction that names an address.
+
+    `reference` is its only note, empty if it has none or several, or if it failed.
+    """
+
+    tx_hash: str
+    reference: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedEvents:
+    """The settlement events of transactions, and the hashes that the node cannot return yet."""
+
+    events: tuple[SettlementEvent, ...]
+    unread: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

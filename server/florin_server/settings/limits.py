@@ -62,8 +62,8 @@ class LimitSettings(BaseModel):
     payment_total_per_minute: int = Field(
         default=200,
         ge=0,
-        description="confirms of one payment by all callers that only a chain can judge; enough "
-        "for ten callers",
+        description="confirms of one payment by all callers that only a chain can judge, and as "
+        "many Solana Pay transactions; enough for ten callers",
     )
     payment_total_burst: int = Field(
         default=200, ge=1, description="burst: one minute at that rate"

@@ -20,6 +20,7 @@ from florin_server.web.icons import routes as icons
 from florin_server.web.landing import routes as people
 from florin_server.web.openapi import serve as published
 from florin_server.web.payments import routes as payments
+from florin_server.web.payments import solana_pay
 from florin_server.web.receipts import routes as receipts
 
 
@@ -40,11 +41,21 @@ class _Context(
 
 
 # browsers of every origin can read these, errors included
-CORS_PATHS = (*published.CORS_PATHS, *receipts.CORS_PATHS)
+CORS_PATHS = (*published.CORS_PATHS, *receipts.CORS_PATHS, *solana_pay.CORS_PATHS)
 # a path with one of these prefixes is not a payment link, even if nothing is served there
 RESERVED_PREFIXES = (
     *("v1", "versions", "spec", "docs", "healthz", "readyz"),
-    *("assets", "console", "icons", "collect", "buy", ".well-known", "robots.txt", "favicon.ico"),
+    *(
+        "assets",
+        "console",
+        "icons",
+        "collect",
+        "buy",
+        "solana",
+        ".well-known",
+        "robots.txt",
+        "favicon.ico",
+    ),
 )
 
 

@@ -51,6 +51,7 @@ from florin_server.money.payments.store import (
     offered_options,
     payments,
     simulation,
+    watched_addresses,
 )
 from florin_server.money.payments.store import notes as payment_notes
 from florin_server.money.payouts.store import held_money
@@ -112,6 +113,7 @@ OPERATIONS = (
     settlement_items,
     simulation,
     credential_checks,
+    watched_addresses,
 )
 EXPORTS = (
     exports_ledger,
@@ -161,6 +163,7 @@ READS_ALL = {
     "receipts_LOCK",
     "screening_LISTS",
     "key_leases_TAKE",
+    "watched_addresses_OLDER",
 }
 
 

@@ -22,7 +22,7 @@ FOLDER = Path(rails.__file__).parent
 # roles of every chain; the others are None on chains without them
 ALWAYS = {"offers", "terms", "verifier", "relay", "observer", "nodes"}
 ONLY_EVM = {"blocks", "direct_settlement", "account_nonces", "gas"}
-ONLY_SOLANA = {"durable_nonces", "token_accounts", "treasury_history"}
+ONLY_SOLANA = {"durable_nonces", "token_accounts", "transaction_requests", "treasury_history"}
 
 
 class Nowhere:

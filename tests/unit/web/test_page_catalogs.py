@@ -264,7 +264,7 @@ def list_computed_keys() -> set[Key]:
         "checkout": {
             *(f"{state}.{part}" for state in states for part in ("title", "text")),
             *(f"panel.{outcome}" for outcome in OUTCOMES),
-            *("panel.refused", "panel.refused.busy", "link.qr", "back", "back.app"),
+            *("panel.refused", "panel.refused.busy", "link.qr", "solana.qr", "back", "back.app"),
             *(f"fee.{network_fee}" for network_fee in NetworkFee),
             *checkout._ABOVE.values(),  # noqa: SLF001
         },

@@ -83,6 +83,7 @@ class PaymentInfo(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     MERCHANT_FIELD_NUMBER: _builtins.int
     BUYER_FIELD_NUMBER: _builtins.int
+    SOLANA_PAY_URL_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id."""
     status: _payment_pb2.PaymentStatus.ValueType
@@ -93,6 +94,10 @@ class PaymentInfo(_message.Message):
     """False for test payments."""
     expires_at: _builtins.int
     """Unix seconds from which the payment can no longer be confirmed."""
+    solana_pay_url: _builtins.str
+    """Link by which Solana wallets fetch a transaction that pays, sign it and send it (Solana Pay).
+    Set while the payment can be paid this way.
+    """
     @_builtins.property
     def amount(self) -> _money_pb2.Amount:
         """The requested amount."""
@@ -116,12 +121,15 @@ class PaymentInfo(_message.Message):
         expires_at: _builtins.int = ...,
         merchant: _payment_pb2.MerchantSummary | None = ...,
         buyer: _payment_pb2.Buyer | None = ...,
+        solana_pay_url: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "buyer", b"buyer", "merchant", b"merchant"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url", "amount", b"amount", "buyer", b"buyer", "merchant", b"merchant", "solana_pay_url", b"solana_pay_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "buyer", b"buyer", "expires_at", b"expires_at", "is_final", b"is_final", "live", b"live", "merchant", b"merchant", "payment_id", b"payment_id", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url", "amount", b"amount", "buyer", b"buyer", "expires_at", b"expires_at", "is_final", b"is_final", "live", b"live", "merchant", b"merchant", "payment_id", b"payment_id", "solana_pay_url", b"solana_pay_url", "status", b"status"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__solana_pay_url: _TypeAlias = _typing.Literal["solana_pay_url"]  # noqa: Y015
+    _WhichOneofArgType__solana_pay_url: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__solana_pay_url) -> _WhichOneofReturnType__solana_pay_url | None: ...
 
 Global___PaymentInfo: _TypeAlias = PaymentInfo  # noqa: Y015
 

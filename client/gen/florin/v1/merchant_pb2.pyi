@@ -325,6 +325,7 @@ class PaymentDetail(_message.Message):
     DESCRIPTION_FIELD_NUMBER: _builtins.int
     LINES_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    SOLANA_PAY_URL_FIELD_NUMBER: _builtins.int
     status: _payment_pb2.PaymentStatus.ValueType
     """Current status."""
     reference_id: _builtins.str
@@ -351,6 +352,10 @@ class PaymentDetail(_message.Message):
     """
     description: _builtins.str
     """What is paid for; unset if not given."""
+    solana_pay_url: _builtins.str
+    """Link by which Solana wallets fetch a transaction that pays, sign it and send it (Solana Pay):
+    show it as a QR code. Set while the payment can be paid this way.
+    """
     @_builtins.property
     def info(self) -> _payment_pb2.PaymentInformation:
         """The transaction on chain; set only when succeeded."""
@@ -436,10 +441,11 @@ class PaymentDetail(_message.Message):
         description: _builtins.str | None = ...,
         lines: _abc.Iterable[Global___PaymentLine] | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        solana_pay_url: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "description", b"description", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "refunded", b"refunded", "settlement", b"settlement"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "_solana_pay_url", b"_solana_pay_url", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "description", b"description", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "refunded", b"refunded", "settlement", b"settlement", "solana_pay_url", b"solana_pay_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "description", b"description", "expires_at", b"expires_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "lines", b"lines", "live", b"live", "merchant", b"merchant", "metadata", b"metadata", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunded", b"refunded", "refunds", b"refunds", "settlement", b"settlement", "status", b"status", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "_solana_pay_url", b"_solana_pay_url", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "description", b"description", "expires_at", b"expires_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "lines", b"lines", "live", b"live", "merchant", b"merchant", "metadata", b"metadata", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunded", b"refunded", "refunds", b"refunds", "settlement", b"settlement", "solana_pay_url", b"solana_pay_url", "status", b"status", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cancelled_reason: _TypeAlias = _typing.Literal["cancelled_reason"]  # noqa: Y015
     _WhichOneofArgType__cancelled_reason: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason"]  # noqa: Y015
@@ -449,6 +455,8 @@ class PaymentDetail(_message.Message):
     _WhichOneofArgType__failure_code: _TypeAlias = _typing.Literal["_failure_code", b"_failure_code"]  # noqa: Y015
     _WhichOneofReturnType__failure_reason: _TypeAlias = _typing.Literal["failure_reason"]  # noqa: Y015
     _WhichOneofArgType__failure_reason: _TypeAlias = _typing.Literal["_failure_reason", b"_failure_reason"]  # noqa: Y015
+    _WhichOneofReturnType__solana_pay_url: _TypeAlias = _typing.Literal["solana_pay_url"]  # noqa: Y015
+    _WhichOneofArgType__solana_pay_url: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cancelled_reason) -> _WhichOneofReturnType__cancelled_reason | None: ...
     @_typing.overload
@@ -457,5 +465,7 @@ class PaymentDetail(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_code) -> _WhichOneofReturnType__failure_code | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_reason) -> _WhichOneofReturnType__failure_reason | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__solana_pay_url) -> _WhichOneofReturnType__solana_pay_url | None: ...
 
 Global___PaymentDetail: _TypeAlias = PaymentDetail  # noqa: Y015

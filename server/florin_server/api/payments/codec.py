@@ -9,6 +9,7 @@ from typing import Protocol
 from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 
 from florin_server.api.server.timestamps import to_timestamp
+from florin_server.db.context import StorageContext
 from florin_server.domain.capture.buyer_data import BUYER_DATA_FIELDS, SCHEMA_JSON
 from florin_server.domain.money import CURRENCIES
 from florin_server.domain.payments.order import Order, PaymentLine
@@ -28,13 +29,14 @@ from florin_server.domain.payments.polling import BUYER_POLL_MS, compute_poll_ms
 from florin_server.domain.payouts.refund_amounts import RefundAmount, get_payment_value, sum_refunds
 from florin_server.money.payments.service.create import NewPayment
 from florin_server.money.payments.service.trace import PaymentEventRecord
+from florin_server.money.payments.service.transaction_request import accepts_requests
 from florin_server.money.payments.service.ways import find_usual_s
 from florin_server.money.refunds.service import CreatedRefund, RefundRequest
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 
 
-class _Context(ChainContext, SettingsContext, Protocol):
+class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
 
 
@@ -141,7 +143,13 @@ class PaymentCodec:
             expires_at=payment.expires_at,
             merchant=payment_pb2.MerchantSummary(name=merchant.name, icon_url=merchant.icon_url),
             buyer=to_buyer(payment),
+            solana_pay_url=self._find_solana_pay_url(payment),
         )
+
+    def _find_solana_pay_url(self, payment: Payment) -> str | None:
+        if not accepts_requests(self._app, payment):
+            return None
+        return self._app.links.get_solana_pay_url(payment.id)
 
     def to_option(
         self, option: PaymentOption, form_url: str | None = None
@@ -215,6 +223,7 @@ class PaymentCodec:
                 for line in payment.lines
             ],
             metadata=dict(payment.metadata),
+            solana_pay_url=self._find_solana_pay_url(payment),
         )
 
     def _to_refund_total(

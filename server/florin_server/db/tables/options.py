@@ -107,3 +107,19 @@ class ResolvedBuildRow(TableRow, table=True):
     head: int = integer_column()
     issued_at_us: int = integer_column()
     expires_at: int | None = integer_column()
+
+
+class WatchedAddressRow(TableRow, table=True):
+    """An address by which transactions that wallets send for a payment are found until a time.
+
+    `asked_at_us` is when a wallet last fetched such a transaction.
+    """
+
+    __tablename__ = "watched_address"
+    __table_args__ = (WITHOUT_ROWID,)
+
+    chain_id: str = text_column(key=True)
+    payment_id: str = text_column(key=True)
+    address: str = text_column()
+    asked_at_us: int = integer_column()
+    until_s: int = integer_column()

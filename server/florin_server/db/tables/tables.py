@@ -36,7 +36,12 @@ from florin_server.db.tables.limits import (
     SharedHoldRow,
 )
 from florin_server.db.tables.operator import ExecutorPauseRow, GenerationRow, InstallationRow
-from florin_server.db.tables.options import OptionCountRow, OptionRow, ResolvedBuildRow
+from florin_server.db.tables.options import (
+    OptionCountRow,
+    OptionRow,
+    ResolvedBuildRow,
+    WatchedAddressRow,
+)
 from florin_server.db.tables.payment_notes import PaymentNoteRow
 from florin_server.db.tables.payments import (
     ConfirmationRow,
@@ -94,6 +99,7 @@ payment_event_table = _table(PaymentEventRow)
 payment_option_table = _table(OptionRow)
 option_count_table = _table(OptionCountRow)
 resolved_build_table = _table(ResolvedBuildRow)
+watched_address_table = _table(WatchedAddressRow)
 confirmation_table = _table(ConfirmationRow)
 refund_table = _table(RefundRow)
 refund_event_table = _table(RefundEventRow)

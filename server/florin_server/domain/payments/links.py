@@ -34,6 +34,13 @@ class CheckoutLinks:
         """Return the checkout link of a payment."""
         return f"{self.base_url}/{payment_id}"
 
+    def get_solana_pay_url(self, payment_id: str) -> str:
+        """Return the link by which wallets fetch a payment's transaction (Solana Pay).
+
+        It has no query, and so is not encoded: a shorter link gives a simpler code.
+        """
+        return f"solana:{self.base_url}/solana/{payment_id}"
+
 
 def resolve_payment_id(
     text: str, pay_hosts: Collection[str], *, decodings: int = DECODINGS_MAX

@@ -59,6 +59,7 @@ class ServiceLimits:
         self._confirm_limit = limit("payment", of="confirm")
         self._signed_limit = limit("payment", of="signed")
         self._unproven_limit = limit("payment_total")
+        self._request_limit = limit("payment_total", of="transaction_request")
         self._cancel_limit = limit("payment", of="cancel")
         self._form_limit = limit("payment", of="form")
         self._failure_limit = limit("failure")
@@ -106,6 +107,13 @@ class ServiceLimits:
     def count_options(self, payment_id: str, origin: str) -> None:
         """Count an options call; ApiError(rate_limited)."""
         self._options_limit.check(_join_key(payment_id, origin))
+
+    def count_transaction_request(self, payment_id: str) -> None:
+        """Count a transaction that any caller fetches by a payment's link; ApiError(rate_limited).
+
+        Each calls nodes, and callers can name any account.
+        """
+        self._request_limit.check(payment_id)
 
     def count_confirm(self, payment_id: str, origin: str, *, needs_chain: bool) -> None:
         """Count a confirm with new content; ApiError(rate_limited).

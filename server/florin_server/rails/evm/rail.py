@@ -58,6 +58,7 @@ class EvmRail(RailProperties):
     treasury_history = None  # nonces replace it
     durable_nonces = None  # a signature expires by time, and lasts as long as its payment
     token_accounts = None  # every account can hold every token
+    transaction_requests = None
 
     def __init__(
         self,

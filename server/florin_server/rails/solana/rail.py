@@ -16,6 +16,7 @@ from florin_server.rails.pace import PaceMeter
 from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.solana.dialect import NEW_BLOCKS, SolanaNodeDialect, parse_slot_mark
 from florin_server.rails.solana.paying.offers import SolanaOffers
+from florin_server.rails.solana.paying.requests import SolanaTransactionRequests
 from florin_server.rails.solana.paying.terms import SolanaTermsReader
 from florin_server.rails.solana.paying.verify import SolanaVerifier
 from florin_server.rails.solana.reading.gaps import HistoryGaps
@@ -47,7 +48,7 @@ class SolanaRail(RailProperties):
     stale_blocks = 3  # final slots; the same transaction is sent again
     # nearly all transactions in them are other people's, and final blocks never change
     blocks = None
-    direct_settlement = None  # no one can send a payment without the relayer's signature
+    direct_settlement = None  # what wallets send is found by its address, not by an event
     account_nonces = None  # a signature lasts as long as its blockhash, or its durable nonce
     gas = None  # a fee does not depend on computation
 
@@ -87,6 +88,9 @@ class SolanaRail(RailProperties):
         self.terms = SolanaTermsReader()
         self.verifier = SolanaVerifier(node, chain, signer.pubkey, self.rpc)
         self.offers = SolanaOffers(node, chain, signer.pubkey, self._get_inspection)
+        self.transaction_requests = SolanaTransactionRequests(
+            node, chain, signer.pubkey, self._get_inspection
+        )
         self.relay = SolanaRelay(node, chain, signer, self.verifier)
         self.observer = SolanaObserver(
             self.nodes,

@@ -140,7 +140,8 @@ class CheckoutData:
     them only when the buyer taps. `logo_path` is a path of this host, `wallets` are names of apps
     and their URL templates, `downloads` are names of wallets and where to get them, `accent` is
     `#rrggbb`, `refusal_key` is a message key, and `usual_s` the seconds that a processing payment
-    usually takes. `support_email` and `support_url` are checked forms.
+    usually takes. `solana_pay_url` is empty if no Solana wallet can pay. `support_email` and
+    `support_url` are checked forms.
     """
 
     id: str
@@ -175,6 +176,7 @@ class CheckoutData:
     support_email: str | None = None
     support_url: str | None = None
     return_link: ReturnLink | None = None
+    solana_pay_url: str = ""
 
 
 class _Row(NamedTuple):
@@ -243,6 +245,7 @@ class _CheckoutContext:
     offers: Sequence[_OfferRow]
     wallets: Sequence[tuple[str, str]] = field(default=())
     downloads: Sequence[tuple[str, str]] = field(default=())
+    solana_pay_url: str = ""
 
 
 def render_checkout(
@@ -276,6 +279,9 @@ def render_checkout(
         panel=checkout.panel,
         refused=checkout.refusal_key,
         qr=qr.render_code(checkout.link, translations.plain("link.qr")) if open_ else "",
+        solana_qr=qr.render_code(checkout.solana_pay_url, translations.plain("solana.qr"))
+        if open_ and checkout.solana_pay_url
+        else "",
         script=_build_script_data(checkout, translations),
         script_texts=_load_script_texts(language),
     )
@@ -333,6 +339,7 @@ def _build_context(checkout: CheckoutData, translations: Translations) -> _Check
         offers=[_to_offer_row(offer, translations) for offer in checkout.offers],
         wallets=_list_wallet_links(checkout.link, tuple(checkout.wallets)) if open_ else (),
         downloads=checkout.downloads if open_ else (),
+        solana_pay_url=checkout.solana_pay_url if open_ else "",
     )
 
 

@@ -37,6 +37,7 @@ from florin_server.rails.context import ChainContext
 from florin_server.settings import AppLinkSettings
 from florin_server.settings.context import SettingsContext
 from florin_server.web.handlers import Routes, build_read_routes, make_constant_handler
+from florin_server.web.payments import solana_pay
 from florin_server.web.payments.views import CheckoutPages
 from florin_server.web.refusal import check_page_rate, to_refused_error
 
@@ -77,7 +78,11 @@ def build_routes(app: _Context) -> Routes:
         ("GET", "/{payment_id}/events"): _make_events_handler(app, answers),
         ("POST", "/{payment_id}/test"): pages.run_test_action,
     }
-    return {**build_read_routes(read), **single_method_routes}
+    return {
+        **build_read_routes(read),
+        **single_method_routes,
+        **solana_pay.build_routes(app, answers),
+    }
 
 
 def _make_state_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:

@@ -36,6 +36,7 @@ from florin_server.money.payments.service.checkout import (
     find_transaction,
     may_receive_money,
 )
+from florin_server.money.payments.service.transaction_request import is_offered
 from florin_server.money.payments.service.ways import PaymentWay, list_ways
 from florin_server.money.refunds.service import list_refunds
 from florin_server.operations.context import WorkerContext
@@ -209,6 +210,9 @@ class CheckoutPages:
             support_email=merchant.support_email,
             support_url=merchant.support_url,
             return_link=find_payment_return_link(checkout_settings, payment, return_options.url),
+            solana_pay_url=app.links.get_solana_pay_url(payment.id)
+            if is_offered(app, payment)
+            else "",
         )
 
     def _describe_refund(

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 import pytest
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.payment import Confirmation
+from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.money.settlement.worker.blocks import create_follower
 from florin_server.rails.connection.health import BACKOFF_MAX_S
 from florin_server.rails.solana.rail import SolanaRail
@@ -16,6 +18,7 @@ from florin_server.rails.types import RailUnavailable
 from tests.support import proxy as faults
 from tests.support.proxy import FaultyNodeProxy
 from tests.support.solana import SolanaTestWallet
+from tests.support.solana_devnet import START_S
 from tests.support.solana_rail_harness import (
     FINAL,
     RELAYER,
@@ -25,6 +28,7 @@ from tests.support.solana_rail_harness import (
     open_lab,
     sign_build,
 )
+from tests.support.solana_requests import open_receivers, pay_request
 
 
 @dataclass
@@ -234,6 +238,34 @@ async def test_fabricated_payment_of_a_single_node_is_not_settled():
         assert await follower.is_settled(paid)
         # nodes agree on it again
         assert result.rail.nodes.disagreement == ""
+
+
+async def test_wallets_own_transaction_needs_both_nodes():
+    async with nodes() as result:
+        await open_receivers(result.lab)
+        follower = create_follower(result.rail)
+        await follower.start()
+        payment, option, signature = await pay_request(result.lab, SolanaTestWallet())
+        outputs = (json.dumps(signature),)
+        confirmation = Confirmation(payment.id, option.id, outputs, b"", START_S * 1_000_000)
+        item = SettlementItem(payment, option, confirmation, 0)
+        await follower.poll()
+
+        def empty(_, answer):
+            answer["result"]["meta"]["postTokenBalances"] = []
+            return answer
+
+        result.proxies[1].fail(faults.make_change_fault(empty, method="getTransaction"))
+        (paid,) = await result.rail.observer.find_settlement_events([item])
+        follower.evidence.add_event(paid)
+        assert not await follower.is_settled(paid)
+        result.proxies[1].heal()
+        await follower.poll()
+        (paid,) = await result.rail.observer.find_settlement_events([item])
+        follower.evidence.add_event(paid)
+        assert await follower.is_settled(paid)
+        # its wallet can sign the same transfer again, so nothing proves that it never pays
+        assert await result.rail.observer.find_unpayable_reason(item, ()) is None
 
 
 async def test_false_height_from_a_single_node_does_not_fail_a_payment():

@@ -50,7 +50,12 @@ class DataRequirement:
 
 
 def is_required(app: SettingsContext, payment: Payment, option: PaymentOption) -> bool:
-    """Return True if the operator requires data for this payment with this asset."""
+    """Return True if the operator requires data for this payment with this option's asset."""
+    return is_required_with(app, payment, option.asset)
+
+
+def is_required_with(app: SettingsContext, payment: Payment, asset: str) -> bool:
+    """Return True if the operator requires data for this payment with an asset (CAIP-19)."""
     capture_settings = app.settings.capture
     if (
         not capture_settings.enabled
@@ -59,7 +64,7 @@ def is_required(app: SettingsContext, payment: Payment, option: PaymentOption) -
         return False
     if (
         capture_settings.assets
-        and canonicalize_asset(option.asset, checksum=False) not in capture_settings.assets
+        and canonicalize_asset(asset, checksum=False) not in capture_settings.assets
     ):
         return False
     return payment.value >= capture_settings.from_amount.get(payment.unit.partition("/")[2], 0)

@@ -23,7 +23,7 @@ from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.money.payments.store import payments
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
-from florin_server.rails.protocol import Rail
+from florin_server.rails.protocol import Rail, is_requested
 from florin_server.settings.context import SettingsContext
 
 
@@ -120,7 +120,11 @@ def require_open_option(
         raise ApiError(ErrorCode.INVALID_PARAMS, "Unknown option")
     lapsed = option.expires_at is not None and app.clock.now_us() >= option.expires_at * 1_000_000
     # at another start the operator may have removed its chain
-    gone = option.chain_id not in app.rails
+    rail = app.rails.get(option.chain_id)
+    gone = rail is None
+    if rail is not None and is_requested(rail, option):
+        # only its transaction on chain ends it: nothing that a caller sends proves anything
+        raise ApiError(ErrorCode.INVALID_PARAMS, "Unknown option")
     if lapsed or gone or payment.trigger is SandboxTrigger.QUOTE_EXPIRED:
         raise ApiError(ErrorCode.QUOTE_EXPIRED)
     return option

@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Protocol, TypeAlias
 
 from florin_server.accounts.service.own_accounts import find_reserved_role
@@ -91,21 +92,31 @@ class PaymentOptions:
 
 @dataclass(frozen=True, slots=True)
 class _SearchContext:
-    """The merchant's destinations, and the expiries of quotes that were offered before."""
+    """The merchant's destinations, and the expiries of quotes that were offered before.
+
+    `is_requested` is true for options whose transaction the wallet fetches by a link.
+    """
 
     destinations: Mapping[str, str]
     quote_expiries: Mapping[_QuoteKey, int]
+    is_requested: bool
 
 
 async def list_options(
-    app: _Context, caller: Caller, payment_ref: str, accounts: Sequence[str]
+    app: _Context,
+    caller: Caller,
+    payment_ref: str,
+    accounts: Sequence[str],
+    *,
+    is_requested: bool = False,
 ) -> PaymentOptions:
     """List the options of a payment for the given accounts, best first.
 
     Text without the shape of a payment id has none (deployed profile: it is unknown). A payment
     that is no longer payable has none either; an expired payment is refused, and so is a call with
     a blocked account among its accounts. ApiError(rate_limited) if no option is stored for the
-    accounts and there is no room for more.
+    accounts and there is no room for more. With `is_requested` it is the best option whose
+    transaction a wallet fetches by a link.
     """
     if find_payment_id(app, payment_ref) is None and not caller.wcp_profile:
         return PaymentOptions(None, ())
@@ -119,10 +130,10 @@ async def list_options(
     if payment.trigger is SandboxTrigger.NO_OPTIONS:
         return PaymentOptions(payment, ())
     app.limits.count_options(payment.id, caller.origin)
-    for account in accounts[: app.settings.accounts_max]:
-        if await is_blocked(app, account):
-            raise ApiError(ErrorCode.SANCTIONED_USER)
-    await check_lists(app, live=payment.live)
+    if is_requested:
+        # a caller above its own limit does not use up that of all callers
+        app.limits.count_transaction_request(payment.id)
+    await _check_accounts(app, payment, accounts)
     places = {
         d.asset_key: canonicalize_account(d.account)
         for d in await app.store.read(destinations.list_destinations(payment.merchant_id))
@@ -137,13 +148,13 @@ async def list_options(
             payment,
             rail,
             accounts_by_payer,
-            _SearchContext(places, _get_quote_expiries(app, stored_options)),
+            _SearchContext(places, _get_quote_expiries(app, stored_options), is_requested),
         )
         for rail, accounts_by_payer in accounts_by_rail
     ]
     options = [option for part in await asyncio.gather(*searches) for option in part]
     options.sort(key=lambda option: (_normalize_asset(option.asset) not in places, option.eta_s))
-    options = options[: app.settings.options_max]
+    options = _select_options(app, payment, options, is_requested=is_requested)
     stored = await _store_options(app, caller, payment, stored_options, options)
     reported_options = [
         _with_account(stored[each_option.id], each_option.account)
@@ -160,6 +171,25 @@ async def list_options(
                 option, actions=(requirement.get_placeholder_build(payment, option),)
             )
     return PaymentOptions(payment, tuple(reported_options), data_requirement)
+
+
+async def _check_accounts(app: _Context, payment: Payment, accounts: Sequence[str]) -> None:
+    """Raise ApiError(sanctioned_user) if an account is blocked, or as for outdated lists."""
+    for account in accounts[: app.settings.accounts_max]:
+        if await is_blocked(app, account):
+            raise ApiError(ErrorCode.SANCTIONED_USER)
+    await check_lists(app, live=payment.live)
+
+
+def _select_options(
+    app: SettingsContext, payment: Payment, options: list[PaymentOption], *, is_requested: bool
+) -> list[PaymentOption]:
+    """Return as many options as are reported; of requested ones the best that needs no data."""
+    if not is_requested:
+        return options[: app.settings.options_max]
+    # others would use up the quota
+    free = (option for option in options if not requirement.is_required(app, payment, option))
+    return list(islice(free, 1))
 
 
 def _with_account(option: PaymentOption, account: str) -> PaymentOption:
@@ -217,7 +247,7 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     accounts_by_payer: Mapping[str, str],
     context: _SearchContext,
 ) -> list[PaymentOption]:
-    if problem := await _find_chain_problem(app, rail):
+    if problem := await _find_chain_problem(app, rail, is_requested=context.is_requested):
         # its signature could lapse before the chain recovers
         _log.warning("chain %s is left out of options: %s", rail.chain_id, problem)
         return []
@@ -230,9 +260,8 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     prices = {asset: cost.value for asset, cost in costs.items() if asset in fixed}
     if not prices:
         return []
-    by_hand = await gas_budgets.list_manual_payers(
-        app, caller, rail.chain_id, list(accounts_by_payer)
-    )
+    method = _get_requested_method(rail) if context.is_requested else None
+    by_hand = await _list_manual_payers(app, caller, rail, accounts_by_payer, method)
     try:
         async with asyncio.timeout(app.settings.discovery_s):
             head = await get_head(app, rail)
@@ -248,7 +277,7 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
                 for asset_id, split in splits.items()
                 for place in list_receiving_accounts(asset_id, split)
             ]
-            may_open = await list_openable(app, rail, payment.merchant_id, asset_accounts)
+            may_open = await _list_openable(app, rail, payment, asset_accounts, method)
             refused = await _list_refused_assets(app, payment, rail, prices, splits, may_open)
     except (RailUnavailable, TimeoutError) as error:
         _log.warning("chain %s is left out of options: %s", rail.chain_id, error)
@@ -262,7 +291,7 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
                 OptionOffer(
                     payment,
                     accounts_by_payer[means.payer],
-                    means,
+                    means if method is None else replace(means, method=method),
                     assets[means.asset],
                     prices[means.asset],
                     split := splits[means.asset],
@@ -281,9 +310,44 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     ]
 
 
-async def _find_chain_problem(app: _Context, rail: Rail) -> str:
-    """Return why nothing can be paid on a chain now; empty if it can."""
-    return describe_obstacle(app, rail) or await relayer_funds.describe_problem(app, rail)
+async def _find_chain_problem(app: _Context, rail: Rail, *, is_requested: bool) -> str:
+    """Return why nothing can be paid on a chain now; empty if it can.
+
+    The fee of a requested transaction is its wallet's.
+    """
+    problem = describe_obstacle(app, rail)
+    return problem or ("" if is_requested else await relayer_funds.describe_problem(app, rail))
+
+
+def _get_requested_method(rail: Rail) -> str | None:
+    return None if rail.transaction_requests is None else rail.transaction_requests.method
+
+
+async def _list_openable(
+    app: _Context,
+    rail: Rail,
+    payment: Payment,
+    accounts: Sequence[AssetAccount],
+    requested_method: str | None,
+) -> Collection[AssetAccount]:
+    """Return the accounts that the payment can open; Florin signs no requested transaction."""
+    if requested_method is not None:
+        return ()
+    return await list_openable(app, rail, payment.merchant_id, accounts)
+
+
+async def _list_manual_payers(
+    app: _Context,
+    caller: Caller,
+    rail: Rail,
+    accounts_by_payer: Mapping[str, str],
+    requested_method: str | None,
+) -> Collection[str]:
+    """Return the accounts that must send their payments themselves, as Florin pays no fee."""
+    if requested_method is not None:
+        return ()
+    payers = list(accounts_by_payer)
+    return await gas_budgets.list_manual_payers(app, caller, rail.chain_id, payers)
 
 
 def _build_quote(

@@ -10,6 +10,7 @@ from florin_server.db.tables.tables import (
     held_money_table,
     ledger_journal_table,
     resolved_build_table,
+    watched_address_table,
 )
 from florin_server.domain.ledger import journals
 
@@ -18,6 +19,8 @@ _OF_PAYMENT = (
     confirmation_table.c.payment_id == param("payment_id"),
     # a wallet fetched what it signs, and may have sent it without a confirm
     resolved_build_table.c.payment_id == param("payment_id"),
+    # or by a link, as a transaction that it sends itself
+    watched_address_table.c.payment_id == param("payment_id"),
     # money that came late, or from a blocked payer
     held_money_table.c.payment_id == param("payment_id"),
     and_(

@@ -20,6 +20,7 @@ from florin_server.money.settlement.worker.missed_blocks import MissedBlocks
 from florin_server.money.settlement.worker.observations import ChainObservations
 from florin_server.money.settlement.worker.open_payments import OpenPayments
 from florin_server.money.settlement.worker.reorg_watch import ReorgWatch
+from florin_server.money.settlement.worker.requested_payments import RequestedPayments
 from florin_server.money.settlement.worker.senders import SenderPool
 from florin_server.money.settlement.worker.token_accounts import TokenAccountKeeper
 from florin_server.operations.context import QuarantineContext
@@ -52,6 +53,7 @@ class SettlementContext:
     open_payments: OpenPayments
     senders: SenderPool
     direct_payments: DirectPayments
+    requested_payments: RequestedPayments
     missed_blocks: MissedBlocks
     blocked_payers: BlockedPayers
     gas_budgets: GasBudgets
@@ -88,6 +90,7 @@ class SettlementContext:
                 pauses=pauses,
             ),
             direct_payments=direct_payments,
+            requested_payments=RequestedPayments(app, rail, direct_payments),
             missed_blocks=MissedBlocks(app, rail, follower, direct_payments),
             blocked_payers=BlockedPayers(app),
             gas_budgets=GasBudgets(app, rail),

@@ -53,7 +53,7 @@ class DirectPayments:
 
     A payment by a wallet's transaction is bound at once, so that the buyer does not pay twice. A
     payment by a signature that a stranger submitted is bound when it is final, so that nothing is
-    reverted.
+    reverted; so is every payment on a chain that reports final data only.
     """
 
     def __init__(self, app: _Context, rail: Rail, follower: ChainFollower) -> None:
@@ -98,7 +98,7 @@ class DirectPayments:
                 continue
             async with self._isolate(event, "bind"):
                 if await self._follower.is_settled(event):
-                    if await self._is_in_time(option, event):
+                    if await self._is_in_time(payment, option, event):
                         await self._bind(payment, option, event)
                     else:
                         self._late_payments.add(payment, option, event, cannot_settle=True)
@@ -119,16 +119,22 @@ class DirectPayments:
             QuarantinedItemKind.EVENT, chain_id, get_event_subject(event)
         )
 
-    async def _is_in_time(self, option: PaymentOption, event: SettlementEvent) -> bool:
+    async def _is_in_time(
+        self, payment: Payment, option: PaymentOption, event: SettlementEvent
+    ) -> bool:
         """Return True unless the price had lapsed when the money moved.
 
         A signature is valid for some time longer, so that Florin can send it if it was confirmed in
         time; others must not wait with it for a better price.
         """
+        blocks = self._rail.blocks
+        if blocks is None:
+            # the block's time comes with the event, and ends payments without a quote too
+            last_s = payment.expires_at if option.expires_at is None else option.expires_at
+            return event.time is not None and event.time < min(last_s, payment.expires_at)
         if option.expires_at is None:
             return True
-        blocks = self._rail.blocks
-        view = None if blocks is None else await blocks.find_block(event.block_number)
+        view = await blocks.find_block(event.block_number)
         if view is None or view.hash != event.block_hash:
             raise RailUnavailable(f"{self._rail.chain_id}: a block changed while it was read")
         return view.time < option.expires_at
@@ -194,7 +200,8 @@ class DirectPayments:
             self._late_payments.add(payment, option, event)
         elif current_payment.status is not PaymentStatus.REQUIRES_ACTION:
             pass  # the settler waits for it, or has concluded from it
-        elif is_relayed(self._rail, option):
+        elif is_relayed(self._rail, option) or self._rail.blocks is None:
+            # without blocks, no later one can take back what a single node reports
             self._waiting_events[event] = payment, option
         else:
             await self._bind(payment, option, event)

@@ -221,6 +221,7 @@ class ChainSettler:
         news = await self.context.follower.poll(is_idle=self._is_idle)
         steps = TurnSteps(f"settle {self._rail.chain_id}")
         stalled = await self._run_unless_stalled(self._process_news(steps)) if news else None
+        await self._read_requested(steps)
         # for example too expensive now; open transactions are maintained all the same
         stalled = await catch_unavailable(steps.run("submit", self._submitter.submit())) or stalled
         if (queue := self.context.senders.find_free()) is not None:
@@ -234,6 +235,20 @@ class ChainSettler:
         if stalled is not None:
             raise stalled
         steps.raise_failures()
+
+    async def _read_requested(self, steps: TurnSteps) -> None:
+        """Find payments that wallets sent by themselves, on chains where only addresses lead there.
+
+        They are final already; only their quorum may need another turn.
+        """
+        if self._rail.transaction_requests is None:
+            return
+        items = self.context.open_payments.items_by_ref
+        await steps.run("read requested payments", self.context.requested_payments.run_turn(items))
+        if self.context.direct_payments.waiting_events:
+            await catch_unavailable(
+                steps.run("read events", self.context.direct_payments.adopt(items))
+            )
 
     @property
     def _is_idle(self) -> bool:

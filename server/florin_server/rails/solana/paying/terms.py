@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Container
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.hash import Hash
 from solders.instruction import Instruction
-from solders.message import MessageV0
+from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 
 from florin_server.domain.chains.solana import spl
@@ -24,9 +25,14 @@ from florin_server.rails.types import (
 )
 
 METHOD = "solana_signTransaction"
+# the payer's wallet sends the transaction and pays its fee
+DIRECT_METHOD = "direct"
 # A transaction confirmed just as its quote ends has this long to land: twice a blockhash's lifetime
 # at slots of 400 ms, four times at 214 ms.
 QUOTE_GRACE_S = 120
+
+# of any version: wallets also send the oldest one
+AnyMessage: TypeAlias = Message | MessageV0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +138,13 @@ class SolanaOptionTerms:
                 self._build_account_creation(relayer, owner)
                 for owner in self._list_missing_owners(ready_owners)
             ),
-            *(self._build_transfer(payer, owner, amount) for owner, amount in self.list_shares()),
+            *self.build_transfers(payer),
             spl.create_memo(self.ref),
         ]
+
+    def build_transfers(self, payer: str) -> list[Instruction]:
+        """Return one transfer for each receiver."""
+        return [self._build_transfer(payer, owner, amount) for owner, amount in self.list_shares()]
 
     def _list_missing_owners(self, ready_owners: Container[str]) -> list[str]:
         if self.is_coin:
@@ -158,7 +168,7 @@ class SolanaOptionTerms:
             amount=amount,
         )
 
-    def find_position(self, message: MessageV0) -> int | None:
+    def find_position(self, message: AnyMessage) -> int | None:
         """Return which instruction of a message pays the receiver, from 0; None if none does."""
         keys: list[Pubkey] = message.account_keys
         dest = self.get_token_address(self.dest)
@@ -194,7 +204,7 @@ class SolanaTermsReader:
             option,
             SolanaOptionTerms.from_option(option).to_split(),
             None,
-            ((),),
+            (_list_steps(option.method),),
             lambda text: (text,),
         )
 
@@ -234,8 +244,12 @@ def build_terms(  # noqa: PLR0917  (each of another type)
 
 
 def build_option(chain: SolanaChainSettings, offer: OptionOffer, program: str) -> PaymentOption:
-    """Build an option whose transaction is built on fetch: a blockhash lasts half a minute."""
-    chosen = offer.compute_id()
+    """Build an option whose transaction is built on fetch: a blockhash lasts half a minute.
+
+    Of an option that the payer's wallet sends, the reference is stored: only the chain reports it.
+    """
+    method = offer.payable.method
+    chosen = offer.compute_id(steps=_list_steps(method))
     ref = str(Hash.from_bytes(derive_reference(offer.payment.salt, chosen)))
     terms = build_terms(chain, offer.asset, program, offer.value, offer.split, ref)
     return offer.build_option(
@@ -244,4 +258,11 @@ def build_option(chain: SolanaChainSettings, offer: OptionOffer, program: str) -
         # a wallet returns it to resolve the build; it contains no other information
         actions=(BuildAction(chosen.replace("-", "")),),
         terms=terms.to_json(),
+        method=method,
+        reference=ref if method == DIRECT_METHOD else None,
     )
+
+
+def _list_steps(method: str | None) -> tuple[str, ...]:
+    """Return what distinguishes the id of an option that the payer's wallet sends."""
+    return (DIRECT_METHOD,) if method == DIRECT_METHOD else ()

@@ -25,7 +25,7 @@ from florin_server.rails.solana.paying.check import (
     find_issued_message,
 )
 from florin_server.rails.solana.paying.message import find_lapse_height
-from florin_server.rails.solana.paying.terms import SolanaOptionTerms, to_address
+from florin_server.rails.solana.paying.terms import AnyMessage, SolanaOptionTerms, to_address
 from florin_server.rails.solana.reading.gaps import HistoryGaps
 from florin_server.rails.solana.reading.node import (
     FINALIZED,
@@ -340,7 +340,7 @@ def _find_failure(status: SignatureStatus) -> EndReason | None:
 
 
 def is_moved(
-    terms: SolanaOptionTerms, payer: str, message: MessageV0, record: TransactionRecord
+    terms: SolanaOptionTerms, payer: str, message: AnyMessage, record: TransactionRecord
 ) -> bool:
     """Return True if every token account, or every receiver of coin, changed as promised.
 
@@ -357,7 +357,7 @@ def is_moved(
     return compute_token_changes(message, record) == expected_changes
 
 
-def compute_token_changes(message: MessageV0, record: TransactionRecord) -> dict[Pubkey, int]:
+def compute_token_changes(message: AnyMessage, record: TransactionRecord) -> dict[Pubkey, int]:
     """Return the changes of token accounts; raise RailUnavailable if the node lacks them."""
     if record.tokens is None:
         raise RailUnavailable("the node reports no token balances")
@@ -369,7 +369,7 @@ def compute_token_changes(message: MessageV0, record: TransactionRecord) -> dict
     }
 
 
-def compute_coin_changes(message: MessageV0, record: TransactionRecord) -> dict[Pubkey, int]:
+def compute_coin_changes(message: AnyMessage, record: TransactionRecord) -> dict[Pubkey, int]:
     """Return the changes of accounts in lamports."""
     changes = [after - before for before, after in record.lamports]
     if len(changes) != len(message.account_keys):

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import binascii
 from typing import Any
 
-from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.signature import Signature
-from solders.transaction import VersionedTransaction
 
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.chains.solana import spl
@@ -27,14 +22,14 @@ from florin_server.rails.receipt_checks import (
     compute_reference,
     require_single_chain,
 )
-from florin_server.rails.solana.paying.terms import SolanaOptionTerms, to_address
+from florin_server.rails.solana.paying.terms import AnyMessage, SolanaOptionTerms, to_address
 from florin_server.rails.solana.reading.evidence import TransactionRecord, is_moved, parse_record
 from florin_server.rails.solana.reading.node import (
     FINALIZED,
     SolanaNode,
     parse_number,
-    parse_object,
 )
+from florin_server.rails.solana.reading.signed import find_signed_message, list_memos
 from florin_server.rails.types import RailUnavailable
 
 _CHAIN = "solana:"
@@ -81,7 +76,7 @@ async def examine_receipt(rpc: ChainRpc, receipt: Receipt) -> list[CheckResult]:
         return [*results, _build_missing(place.block, parse_number(newest), first)]
     seen, message = (
         parse_record(transaction, served),
-        _find_signed_message(transaction, signature),
+        find_signed_message(transaction, signature),
     )
     if message is None:
         raise RailUnavailable("the node returned another transaction than requested")
@@ -116,48 +111,15 @@ def _build_missing(slot: int, newest: int, first: Any) -> CheckResult:
     return build_failed(ReceiptCheck.TRANSACTION, "it is not on this node's chain")
 
 
-def _find_signed_message(answer: Any, signature: Signature) -> MessageV0 | None:
-    """Return the message of the transaction with a signature, if all signatures are valid.
-
-    Return None otherwise.
-    """
-    content = parse_object(answer).get("transaction")
-    if not isinstance(content, list) or not content or not isinstance(content[0], str):
-        return None
-    try:
-        versioned_transaction = VersionedTransaction.from_bytes(
-            base64.b64decode(content[0], validate=True)
-        )
-        versioned_transaction.sanitize()
-        good = versioned_transaction.signatures[:1] == [signature] and all(
-            versioned_transaction.verify_with_results()
-        )
-    except (KeyboardInterrupt, SystemExit, asyncio.CancelledError):
-        raise
-    except (binascii.Error, ValueError):
-        return None
-    except BaseException:  # noqa: BLE001  (a library in Rust panics with an error that is not an Exception)
-        return None
-    return (
-        versioned_transaction.message
-        if good and isinstance(versioned_transaction.message, MessageV0)
-        else None
-    )
-
-
 def _check_payment(
     receipt: Receipt,
     payer: Pubkey,
     mint: Pubkey | None,
-    message: MessageV0,
+    message: AnyMessage,
     record: TransactionRecord,
 ) -> list[CheckResult]:
     keys: list[Pubkey] = message.account_keys
-    memos = [
-        bytes(compiled_instruction.data).decode(errors="replace")
-        for compiled_instruction in message.instructions
-        if keys[compiled_instruction.program_id_index] == spl.MEMO
-    ]
+    memos = list_memos(message)
     ref = compute_reference(receipt)
     signers = keys[: message.header.num_required_signatures]
     terms = _find_terms(receipt, mint, message)
@@ -190,7 +152,7 @@ def _check_payment(
     ]
 
 
-def _parse_decimals(message: MessageV0, position: int) -> int:
+def _parse_decimals(message: AnyMessage, position: int) -> int:
     """Return the decimals in a token transfer, which the chain checks; the coin has its own."""
     compiled_instruction = message.instructions[position]
     if message.account_keys[compiled_instruction.program_id_index] == spl.SYSTEM:
@@ -199,7 +161,7 @@ def _parse_decimals(message: MessageV0, position: int) -> int:
 
 
 def _find_terms(
-    receipt: Receipt, mint: Pubkey | None, message: MessageV0
+    receipt: Receipt, mint: Pubkey | None, message: AnyMessage
 ) -> SolanaOptionTerms | None:
     """Return the receipt's terms; None if a token was paid but no token program is named."""
     named = set(message.account_keys)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+import orjson
 from solders.message import MessageV0
 from solders.transaction import VersionedTransaction
 
@@ -11,6 +12,8 @@ from florin_server.domain.payments.payment import ResolvedBuild
 from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem
 from florin_server.rails.connection.connection import ChainConnection
 from florin_server.rails.connection.jsonrpc import ChainRpc
+from florin_server.rails.solana.paying.terms import DIRECT_METHOD
+from florin_server.rails.solana.reading import referenced
 from florin_server.rails.solana.reading.evidence import (
     EndReason,
     SettlementTransaction,
@@ -31,9 +34,9 @@ from florin_server.rails.types import (
 class SolanaObserver:
     """Implement the ChainObserver protocol; only final data is returned.
 
-    `get_settlement_transaction` returns the transaction that settles an item. Only the relayer can
-    have sent it, because it needs the relayer's signature. `on_new_head` is called with each
-    newest finalized slot.
+    `get_settlement_transaction` returns the transaction that settles a relayed item. Only the
+    relayer can have sent it, because it needs the relayer's signature. `on_new_head` is called with
+    each newest finalized slot.
     """
 
     def __init__(
@@ -72,9 +75,19 @@ class SolanaObserver:
         self, items: Sequence[SettlementItem]
     ) -> list[SettlementEvent]:
         """Return the settlement events of the items' transactions that are final."""
-        return await self.evidence.list_settlement_events(
-            [self._get_settlement_transaction(item) for item in items]
+        relayed_items = [item for item in items if item.option.method != DIRECT_METHOD]
+        candidates = [
+            (str(orjson.loads(item.confirmation.outputs[-1])), item.option)
+            for item in items
+            if item.option.method == DIRECT_METHOD
+        ]
+        events = await self.evidence.list_settlement_events(
+            [self._get_settlement_transaction(item) for item in relayed_items]
         )
+        if not candidates:
+            return events
+        result = await referenced.find_events(self._node, self._chain, candidates)
+        return [*events, *result.events]
 
     async def read_holdings(
         self, asset_accounts: Collection[tuple[str, str]], min_block: int
@@ -113,6 +126,9 @@ class SolanaObserver:
         self, item: SettlementItem, resolved_builds: Sequence[ResolvedBuild]
     ) -> str | None:
         """Return why the item will never be paid, judged at final depth; None while it can."""
+        if item.option.method == DIRECT_METHOD:
+            # a wallet can sign the same transfer again with another blockhash, for ever
+            return None
         transaction = self._get_settlement_transaction(item)
         reason = await self._connection.quorum.read_unanimous(
             lambda rpc: self.create_evidence(rpc).find_end_reason(

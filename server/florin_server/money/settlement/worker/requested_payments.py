@@ -1,0 +1,246 @@
+"""Finds the transactions that wallets fetched by a link and sent themselves.
+
+All transactions of a payment name one address, and the chain is asked for that address while the
+payment waits, and for an hour longer, so that late money is noticed. What others do with an address
+costs them fees and costs Florin little: only transactions with the note of an option are read, each
+once, and all addresses share what is read at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice, zip_longest
+from typing import Final, Protocol
+
+from florin_server.db.context import StorageContext
+from florin_server.domain.payments.payment import PaymentOption, PaymentStatus
+from florin_server.domain.settlement.chain_txs import SettlementItem
+from florin_server.money.payments.store import offered_options, watched_addresses
+from florin_server.money.payments.store.watched_addresses import WatchedAddress
+from florin_server.money.settlement.worker.direct_payments import DirectPayments
+from florin_server.rails.protocol import Rail, is_requested
+from florin_server.rails.roles import TransactionRequests
+from florin_server.rails.types import AddressMention, MentionQuery, RailUnavailable
+
+
+class _Context(StorageContext, Protocol):
+    """The parts of the application that this module uses."""
+
+
+_log = logging.getLogger(__name__)
+
+_LOOK_US: Final = 1_000_000
+# after a node that does not answer
+_RETRY_US: Final = 10_000_000
+# the store is read for what wallets fetched since a moment before the last look, and now and then
+# for everything: clocks of processes differ
+_OVERLAP_US: Final = 10_000_000
+_RELOAD_US: Final = 60_000_000
+_WATCHED_MAX: Final = 50_000
+# a wallet sends soon after it fetched; ended payments are looked at for late money only
+_FRESH_US: Final = 120_000_000
+_FRESH_PAUSE_US, _WAITING_PAUSE_US, _ENDED_PAUSE_US = 1_000_000, 10_000_000, 120_000_000
+# addresses of one look, and those of them that are not fresh
+_LOOKS_MAX, _SLOW_LOOKS_MIN = 100, 20
+# transactions that one look reads, and how many of them each address has for sure
+_READS_MAX, _READS_EACH_MIN = 100, 10
+# transactions that wait to be read for one address: until then its listing pauses
+_UNREAD_MAX: Final = 2_000
+# transactions of one address that are recognized by their hash when a list is read again
+_SEEN_MAX: Final = 10_000
+# an address is listed from its start again, as a node can add transactions to its past
+_RELIST_US: Final = 60_000_000
+
+
+@dataclass(slots=True)
+class _AddressProgress:
+    """Up to where the transactions of an address are listed and read."""
+
+    watched: WatchedAddress
+    due_us: int
+    relist_at_us: int
+    newest: str = ""  # the transaction up to which the last complete listing came
+    next_newest: str = ""  # the same for the listing under way
+    before: str = ""  # the last transaction of the listing under way
+    unread: dict[str, str] = field(default_factory=dict)  # references by transaction
+    seen: OrderedDict[str, None] = field(default_factory=OrderedDict)
+    read_at_us: int = 0
+
+    def to_query(self) -> MentionQuery:
+        return MentionQuery(self.watched.address, before=self.before, until=self.newest)
+
+    def take_page(self, page: Sequence[AddressMention], *, is_last: bool) -> None:
+        """Take the next page of the listing, the newest transaction first."""
+        for mention in page:
+            if mention.reference and mention.tx_hash not in self.seen:
+                self.unread[mention.tx_hash] = mention.reference
+                self.seen[mention.tx_hash] = None
+        while len(self.seen) > _SEEN_MAX:
+            self.seen.popitem(last=False)
+        if page and not self.before:
+            self.next_newest = page[0].tx_hash
+        if is_last:
+            self.newest, self.next_newest = self.next_newest or self.newest, ""
+            self.before = ""
+        else:
+            self.before = page[-1].tx_hash
+
+    def list_next(self, count: int) -> list[tuple[str, str]]:
+        """Return transactions to read next, with their references, one of each reference in turn.
+
+        So copies of one account's note do not delay the payment of another account.
+        """
+        hashes_by_reference: dict[str, list[str]] = {}
+        for tx_hash, reference in self.unread.items():
+            hashes_by_reference.setdefault(reference, []).append(tx_hash)
+        turns = zip_longest(*hashes_by_reference.values())
+        in_turn = (tx_hash for turn in turns for tx_hash in turn if tx_hash is not None)
+        return [(tx_hash, self.unread[tx_hash]) for tx_hash in islice(in_turn, count)]
+
+    def restart(self) -> None:
+        """List the address from its start; transactions that were read are not read again."""
+        self.newest = self.next_newest = self.before = ""
+
+
+class RequestedPayments:
+    """The addresses of one chain, and how far each is read; a restart begins anew."""
+
+    def __init__(self, app: _Context, rail: Rail, direct_payments: DirectPayments) -> None:
+        self._app = app
+        self._rail = rail
+        self._direct_payments = direct_payments
+        self._addresses: dict[str, _AddressProgress] = {}  # by payment
+        self._look_at_us = self._reload_at_us = 0
+
+    async def run_turn(self, items: Mapping[str, SettlementItem]) -> None:
+        """Look at the addresses that are due; nothing else waits for a chain that is silent.
+
+        `items` are as for `DirectPayments.adopt`.
+        """
+        requests, steady_us = self._rail.transaction_requests, self._app.clock.steady_us()
+        if requests is None or steady_us < self._look_at_us:
+            return
+        self._look_at_us = steady_us + _LOOK_US
+        if lost := {event.tx_hash for event in self._direct_payments.take_lost_events()}:
+            # nodes differ about them: they are read again
+            for progress in self._addresses.values():
+                for tx_hash in lost & progress.seen.keys():
+                    del progress.seen[tx_hash]
+                    progress.restart()
+        await self._load(steady_us)
+        try:
+            await self._list(requests, steady_us)
+            await self._read(requests, items)
+        except RailUnavailable as error:
+            self._look_at_us = steady_us + _RETRY_US
+            text = "%s: transactions that wallets sent are not read yet: %s"
+            _log.warning(text, self._rail.chain_id, error)
+
+    async def _load(self, steady_us: int) -> None:
+        chain_id, store = self._rail.chain_id, self._app.store
+        now_us, since_us = self._app.clock.now_us(), 0
+        if is_reload := steady_us >= self._reload_at_us:
+            self._reload_at_us = steady_us + _RELOAD_US
+            await store.write(watched_addresses.forget_ended(chain_id, now_us // 1_000_000))
+        else:
+            since_us = now_us - _OVERLAP_US
+        listed = await store.read(watched_addresses.list_watched(chain_id, since_us, _WATCHED_MAX))
+        for watched in listed:
+            progress = self._addresses.get(watched.payment_id)
+            if progress is None:
+                self._addresses[watched.payment_id] = _AddressProgress(
+                    watched, steady_us, steady_us + _RELIST_US
+                )
+            elif progress.watched != watched:
+                if watched.asked_at_us != progress.watched.asked_at_us:
+                    progress.due_us = steady_us
+                progress.watched = watched
+        if is_reload:
+            payment_ids = {watched.payment_id for watched in listed}
+            self._addresses = {
+                payment_id: progress
+                for payment_id, progress in self._addresses.items()
+                if payment_id in payment_ids
+            }
+
+    def _get_pause_us(self, watched: WatchedAddress) -> int:
+        if watched.status is not PaymentStatus.REQUIRES_ACTION:
+            return _ENDED_PAUSE_US
+        age_us = self._app.clock.now_us() - watched.asked_at_us
+        return _FRESH_PAUSE_US if age_us < _FRESH_US else _WAITING_PAUSE_US
+
+    def _list_due(self, steady_us: int) -> list[_AddressProgress]:
+        """Return the addresses to look at now, the longest overdue first."""
+        due = sorted(
+            (
+                progress
+                for progress in self._addresses.values()
+                if progress.due_us <= steady_us and len(progress.unread) < _UNREAD_MAX
+            ),
+            key=lambda progress: progress.due_us,
+        )
+        fresh: list[_AddressProgress] = []
+        slow: list[_AddressProgress] = []
+        for progress in due:
+            is_fresh = self._get_pause_us(progress.watched) == _FRESH_PAUSE_US
+            (fresh if is_fresh else slow).append(progress)
+        room = _LOOKS_MAX - min(len(slow), _SLOW_LOOKS_MIN)
+        fresh = fresh[:room]
+        return [*fresh, *slow[: _LOOKS_MAX - len(fresh)]]
+
+    async def _list(self, requests: TransactionRequests, steady_us: int) -> None:
+        due = self._list_due(steady_us)
+        if not due:
+            return
+        for progress in due:
+            if steady_us >= progress.relist_at_us and not progress.before:
+                progress.relist_at_us = steady_us + _RELIST_US
+                progress.restart()
+        pages = await requests.list_mentions([progress.to_query() for progress in due])
+        for progress, page in zip(due, pages, strict=True):
+            is_last = len(page) < requests.page_size
+            progress.take_page(page, is_last=is_last)
+            pause_us = self._get_pause_us(progress.watched) if is_last else 0
+            progress.due_us = steady_us + pause_us
+
+    async def _read(
+        self, requests: TransactionRequests, items: Mapping[str, SettlementItem]
+    ) -> None:
+        """Read some of the listed transactions, a few of each address."""
+        queued: list[tuple[_AddressProgress, str, str]] = []
+        waiting = [progress for progress in self._addresses.values() if progress.unread]
+        if not waiting:
+            return
+        # an address with many transactions does not keep the others waiting
+        share = max(_READS_EACH_MIN, _READS_MAX // len(waiting))
+        for progress in sorted(waiting, key=lambda progress: progress.read_at_us):
+            part = progress.list_next(min(share, _READS_MAX - len(queued)))
+            queued += [(progress, tx_hash, reference) for tx_hash, reference in part]
+        options = await self._find_options({reference for _, _, reference in queued})
+        candidates: dict[str, PaymentOption] = {}
+        for progress, tx_hash, reference in queued:
+            option = options.get(reference)
+            # a transaction that names addresses of several payments belongs to that of its note
+            if option is not None and option.payment_id == progress.watched.payment_id:
+                candidates[tx_hash] = option
+        result = await requests.find_events(list(candidates.items()))
+        await self._direct_payments.take_events(result.events, items)
+        for progress, tx_hash, reference in queued:
+            progress.read_at_us = self._look_at_us
+            del progress.unread[tx_hash]
+            if tx_hash in result.unread:
+                # after the others of its address
+                progress.unread[tx_hash] = reference
+
+    async def _find_options(self, references: set[str]) -> dict[str, PaymentOption]:
+        rows = await self._app.store.read(
+            offered_options.list_by_reference(self._rail.chain_id, sorted(references))
+        )
+        return {
+            self._rail.terms.get_reference(option): option
+            for _, option in rows
+            if is_requested(self._rail, option)
+        }

@@ -1,0 +1,138 @@
+"""Transactions that wallets sent themselves, found by an address that they name.
+
+Anyone can name the address, and copy the note of a payment. So a listing decides nothing: the whole
+transaction is read, its signatures are checked, and what it moved must be exactly what was offered.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from solders.message import MessageV0
+from solders.pubkey import Pubkey
+from solders.signature import Signature
+
+from florin_server.domain.payments.payment import PaymentOption
+from florin_server.rails.connection.jsonrpc import RpcError
+from florin_server.rails.connection.node import require_result
+from florin_server.rails.solana.paying.terms import SolanaOptionTerms, to_address
+from florin_server.rails.solana.reading.evidence import is_moved, parse_record
+from florin_server.rails.solana.reading.node import (
+    FINALIZED,
+    SolanaNode,
+    parse_number,
+    parse_object,
+)
+from florin_server.rails.solana.reading.signed import find_signed_message, list_memos
+from florin_server.rails.solana.settings import SolanaChainSettings
+from florin_server.rails.types import (
+    AddressMention,
+    MentionQuery,
+    RailUnavailable,
+    RequestedEvents,
+    SettlementEvent,
+)
+
+_log = logging.getLogger(__name__)
+
+PAGE_SIZE = 1000  # in one answer; nodes give no more
+_UNSUPPORTED_VERSION = -32015  # a transaction's version is above the requested version
+# nodes' form of a transaction's only memo, which is a reference in base58
+_MEMO = re.compile(r"\[\d+\] ([1-9A-HJ-NP-Za-km-z]{32,44})")
+
+
+async def list_mentions(
+    node: SolanaNode, queries: Sequence[MentionQuery]
+) -> list[list[AddressMention]]:
+    """Return for each query a page of finalized transactions, the newest first."""
+    calls = []
+    for query in queries:
+        config = {"limit": PAGE_SIZE, "commitment": FINALIZED}
+        config |= {"before": query.before} if query.before else {}
+        config |= {"until": query.until} if query.until else {}
+        calls.append(("getSignaturesForAddress", (query.address, config)))
+    return [_parse_mentions(answer) for answer in await node.batch(calls)]
+
+
+def _parse_mentions(answer: Any) -> list[AddressMention]:
+    entries = require_result(answer)
+    if not isinstance(entries, list):
+        raise RailUnavailable("the node returned something other than a list")
+    mentions = []
+    for entry in map(parse_object, entries):
+        memo = _MEMO.fullmatch(str(entry.get("memo")))
+        # a failed transaction moved nothing; its error is null otherwise, and never left out
+        succeeded = "err" in entry and entry["err"] is None
+        try:
+            signature = str(Signature.from_string(str(entry.get("signature"))))
+        except ValueError as error:
+            raise RailUnavailable("the node returned something other than a signature") from error
+        mentions.append(AddressMention(signature, memo[1] if memo and succeeded else ""))
+    return mentions
+
+
+async def find_events(
+    node: SolanaNode, chain: SolanaChainSettings, candidates: Sequence[tuple[str, PaymentOption]]
+) -> RequestedEvents:
+    """Return the settlement events of finalized transactions that pay exactly their option.
+
+    A transaction that the node cannot return, or not with all that is needed, counts as unread.
+    """
+    config = {"commitment": FINALIZED, "encoding": "base64", "maxSupportedTransactionVersion": 0}
+    answers = await node.batch(
+        [("getTransaction", (signature, config)) for signature, _ in candidates]
+    )
+    events, unread = [], set()
+    for (signature, option), answer in zip(candidates, answers, strict=True):
+        try:
+            event = _find_event(chain, signature, option, answer)
+        except RailUnavailable as error:
+            _log.warning("%s: transaction %s is read again: %s", chain.name, signature, error)
+            unread.add(signature)
+            continue
+        if event is not None:
+            events.append(event)
+    return RequestedEvents(tuple(events), frozenset(unread))
+
+
+def _find_event(
+    chain: SolanaChainSettings, signature: str, option: PaymentOption, answer: Any
+) -> SettlementEvent | None:
+    """Return the event if the transaction pays the option; None if it never does."""
+    if isinstance(answer, RpcError) and answer.code == _UNSUPPORTED_VERSION:
+        return None
+    if require_result(answer) is None:
+        raise RailUnavailable("the node does not have it")
+    record = parse_record(answer, chain.name)
+    message = find_signed_message(answer, Signature.from_string(signature))
+    if message is None:
+        raise RailUnavailable("the node returned another transaction than requested")
+    if isinstance(message, MessageV0) and message.address_table_lookups:
+        # what it names is not in its bytes; Florin never hands out such a transaction
+        return None
+    terms, payer = SolanaOptionTerms.from_option(option), to_address(option.payer)
+    signers = message.account_keys[: message.header.num_required_signatures]
+    # a second note could be another payment's: one transfer pays one payment
+    is_named = list_memos(message) == [terms.ref]
+    if not is_named or Pubkey.from_string(payer) not in signers:
+        return None
+    if not is_moved(terms, payer, message, record):
+        return None
+    return SettlementEvent(
+        ref=terms.ref,
+        tx_hash=signature,
+        block_number=record.slot,
+        block_hash="",
+        payer=payer,
+        dest=terms.dest,
+        fee_to=terms.fee_to or "",
+        token=terms.mint,
+        value=terms.value,
+        fee=terms.fee,
+        nonce="",
+        position=terms.find_position(message),
+        time=parse_number(parse_object(answer).get("blockTime")),
+    )

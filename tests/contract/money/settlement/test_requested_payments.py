@@ -1,0 +1,212 @@
+"""Test the work that looking for wallets' own transactions causes, whatever others send."""
+
+from __future__ import annotations
+
+import pytest
+from florin_sandbox.devnet.solana import SOLANA_DEVNET
+from florin_server.db.engine.query import Command, Op, insert, operation
+from florin_server.db.tables.tables import process_table
+from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.money.settlement.worker.requested_payments import RequestedPayments
+from florin_server.rails.types import AddressMention, MentionQuery, RailUnavailable, RequestedEvents
+
+from tests.support.service_harness import ServiceHarness, open_service
+from tests.support.solana import INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
+from tests.support.solana_offers import make_offer
+from tests.support.solana_pay import (
+    ORDER,
+    fetch_transaction,
+    find_address,
+    fund,
+    let_time_pass,
+    list_legacy_instructions,
+    make_transfer,
+    name_address,
+    post_account,
+    send_instructions,
+    wait_status,
+)
+
+CHAIN = SOLANA_DEVNET.chain_id
+
+
+@pytest.fixture
+async def service(tmp_path):
+    async with open_service(tmp_path / "home", solana=INSTANT_SOLANA) as service:
+        offer = await make_offer(service.rest, SolanaTestWallet())
+        await offer.confirm()
+        await offer.final()
+        yield service
+
+
+@pytest.fixture
+def node(service: ServiceHarness) -> SolanaNodeClient:
+    return SolanaNodeClient(service.session, service.env["FLORIN_SOLANA_RPC_URL"])
+
+
+def count_calls(service: ServiceHarness, method: str) -> int:
+    return service.service.app.rails[CHAIN].nodes.calls_by_method.get(method, 0)
+
+
+async def test_each_transaction_with_a_note_is_read_once_and_no_other(service, node):
+    wallet, spammer = SolanaTestWallet(), SolanaTestWallet()
+    await fund(node, wallet)
+    await fund(node, spammer)
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    transaction = await fetch_transaction(service, payment_id, wallet)
+    steps = list_legacy_instructions(transaction.message)
+    address = await find_address(service, payment_id)
+    for amount in range(1, 25):
+        transfer = name_address(make_transfer(spammer, wallet.address, amount), address)
+        await send_instructions(node, spammer, [*steps[: amount % 2], transfer])
+    before = count_calls(service, "getTransaction")
+    await let_time_pass(service, node, 10)
+    assert count_calls(service, "getTransaction") - before == 12
+    await send_instructions(node, wallet, steps)
+    await wait_status(service, node, payment_id, "succeeded")
+    # it is read when it is found, and when it ends the payment
+    assert count_calls(service, "getTransaction") - before <= 12 + 3
+
+
+async def test_chain_is_asked_for_nothing_while_no_wallet_asked(service, node):
+    before = count_calls(service, "getSignaturesForAddress")
+    await service.rest.create(ORDER)
+    await let_time_pass(service, node, 4)
+    assert count_calls(service, "getSignaturesForAddress") == before
+
+
+class ListingRail:
+    """A rail whose node lists the transactions of each address in pages of three."""
+
+    chain_id = CHAIN
+    method = "direct"
+    page_size = 3
+
+    def __init__(self) -> None:
+        self.transaction_requests = self.terms = self
+        self.is_silent = False
+        self.newest_first: list[AddressMention] = []
+        self.queries: list[MentionQuery] = []
+        self.reads: list[str] = []
+
+    async def list_mentions(self, queries) -> list[list[AddressMention]]:
+        self.queries += queries
+        if self.is_silent:
+            raise RailUnavailable("no answer")
+        return [self.list_page(query) for query in queries]
+
+    def list_page(self, query: MentionQuery) -> list[AddressMention]:
+        hashes = [mention.tx_hash for mention in self.newest_first]
+        start = hashes.index(query.before) + 1 if query.before else 0
+        end = hashes.index(query.until) if query.until else len(hashes)
+        return self.newest_first[start:end][: self.page_size]
+
+    async def find_events(self, candidates) -> RequestedEvents:
+        self.reads += [tx_hash for tx_hash, _ in candidates]
+        return RequestedEvents((), frozenset())
+
+    def get_reference(self, option) -> str:
+        return str(option.reference)
+
+
+async def test_long_listing_is_read_in_pages_and_then_only_what_is_new(service):
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    await fetch_transaction(service, payment_id, SolanaTestWallet())
+    ((reference,),) = service.select(
+        "SELECT reference FROM payment_option WHERE payment_id = ?", payment_id
+    )
+    rail = ListingRail()
+    rail.newest_first = [AddressMention(f"tx{n}", reference) for n in range(7, 0, -1)]
+    app = service.service.app
+    context = app.settlers[CHAIN].context
+    worker = RequestedPayments(app, rail, context.direct_payments)
+
+    async def look() -> None:
+        service.clock.advance(1)
+        await worker.run_turn({})
+
+    for _ in range(4):
+        await look()
+    assert sorted(rail.reads) == [f"tx{n}" for n in range(1, 8)]
+    assert [query.before for query in rail.queries[:3]] == ["", "tx5", "tx2"]
+    rail.newest_first.insert(0, AddressMention("tx8", reference))
+    await look()
+    assert rail.reads[7:] == ["tx8"]
+    assert rail.queries[-1].until == "tx7"
+    # once a minute from its start again, without reading anything twice
+    service.clock.advance(60)
+    for _ in range(4):
+        await look()
+    assert rail.queries[-4].until == ""
+    assert rail.reads[8:] == []
+
+
+async def test_copies_of_one_note_do_not_delay_another_account(service):
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    for _ in range(2):
+        await fetch_transaction(service, payment_id, SolanaTestWallet())
+    references = service.select(
+        "SELECT reference FROM payment_option WHERE payment_id = ?", payment_id
+    )
+    (spammed,), (paid,) = references
+    rail = ListingRail()
+    rail.page_size = 1000
+    rail.newest_first = [AddressMention(f"copy{n}", spammed) for n in range(500)]
+    rail.newest_first.append(AddressMention("payment", paid))
+    app = service.service.app
+    worker = RequestedPayments(app, rail, app.settlers[CHAIN].context.direct_payments)
+    service.clock.advance(1)
+    await worker.run_turn({})
+    assert len(rail.reads) == 100
+    assert rail.reads[1] == "payment"
+
+
+async def test_silent_node_is_asked_again_after_ten_seconds(service, node):
+    wallet = SolanaTestWallet()
+    await fund(node, wallet)
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    transaction = await fetch_transaction(service, payment_id, wallet)
+    rail = ListingRail()
+    rail.is_silent = True
+    app = service.service.app
+    worker = RequestedPayments(app, rail, app.settlers[CHAIN].context.direct_payments)
+    for _ in range(20):
+        service.clock.advance(1)
+        await worker.run_turn({})
+    assert len(rail.queries) == 2
+    await send_instructions(node, wallet, list_legacy_instructions(transaction.message))
+    await wait_status(service, node, payment_id, "succeeded")
+
+
+_JOIN = Command(insert(process_table))
+
+
+@operation
+def join(revision: str) -> Op[None]:
+    """Register a process of a release."""
+    yield _JOIN(id=f"process of {revision}", now_us=0, revision=revision)
+
+
+@pytest.mark.parametrize(("revision", "status"), [("v0031", 503), ("v0032", 200), ("v0040", 200)])
+async def test_link_waits_until_no_process_of_an_older_release_settles(service, revision, status):
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    await service.service.app.store.write(join(revision))
+    answer = await post_account(service, payment_id, SolanaTestWallet().address)
+    assert answer.status == status, answer.text
+    watched = service.select("SELECT 1 FROM watched_address WHERE payment_id = ?", payment_id)
+    assert bool(watched) is (status == 200)
+
+
+async def test_ended_payments_are_looked_at_rarely(service):
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    await fetch_transaction(service, payment_id, SolanaTestWallet())
+    await service.rest.call("POST", f"/v1/payments/{payment_id}/cancel", service.rest.merchant)
+    payment = await service.service.app.store.payments.find(payment_id)
+    assert payment.status is PaymentStatus.CANCELLED
+    rail = ListingRail()
+    app = service.service.app
+    worker = RequestedPayments(app, rail, app.settlers[CHAIN].context.direct_payments)
+    for _ in range(100):
+        service.clock.advance(1)
+        await worker.run_turn({})
+    assert len(rail.queries) == 1
