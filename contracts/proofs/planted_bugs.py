@@ -85,9 +85,6 @@ PLANTED_BUGS: Mapping[str, PlantedBug] = {
     "an item may be given less than its gas": _forwarder(
         "if (left - left / 64 < most + CALL_GAS) revert NotEnoughGas();", "left;"
     ),
-    "a failure copies its whole reason": _forwarder(
-        "if gt(size, REASON_BYTES) { size := REASON_BYTES }", ""
-    ),
     "the forwarder itself runs errands": _forwarder(
         "try Errand(errand()).run(item.target, item.data) {} catch {}",
         "(bool ok,) = item.target.call(item.data); ok;",
