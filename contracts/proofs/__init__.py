@@ -1,1 +1,1 @@
-"""Proofs and test campaigns of the settlement contract."""
+"""Proofs and test campaigns of the settlement contracts."""

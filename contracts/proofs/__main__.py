@@ -27,7 +27,7 @@ def main() -> int:
     if namespace.keep_gas:
         print(programs.gas(result, keep=True))
         return 0
-    table = Table("what", "outcome", title="Settlement contract", title_justify="left")
+    table = Table("what", "outcome", title="Settlement contracts", title_justify="left")
     answers = json.loads((programs.HERE / "answers.json").read_text())
     unanswered = {f"{check} {place}" for check, place in programs.slither(result)} ^ set(answers)
     table.add_row("slither", f"{len(answers)} findings, {len(unanswered)} without an answer")

@@ -1,4 +1,4 @@
-"""Test and prove the settlement contract with widely trusted tools, in short forms."""
+"""Test and prove the settlement contracts with widely trusted tools, in short forms."""
 
 from __future__ import annotations
 
@@ -16,11 +16,16 @@ PROVEN = {
     "check_aBatchTellsTheTruth",
     "check_directPaymentIsExact",
     "check_directPaymentIsMadeOnce",
+    "check_forwardedPaymentIsExact",
+    "check_moneyGoesHomeOnlyAfterTheEnd",
     "check_noRouteEndsHereOrNowhere",
     "check_onlyTheBuyerPaysDirectly",
+    "check_routeIsPaidOnce",
+    "check_saltCoversTheRoute",
     "check_signedPaymentIsExact",
+    "check_vaultObeysTheForwarderAlone",
 }
-INVARIANT = "invariant_everybodyHoldsWhatTheModelSays"
+INVARIANTS = ("invariant_everybodyHoldsWhatTheModelSays", "invariant_moneyIsWhereTheModelSays")
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +40,8 @@ def tools() -> Tools:
 def test_nothing_that_anybody_does_breaks_the_model(tools):
     result = programs.forge(tools)
     assert {name: item.reason for name, item in result.items() if not item.passed} == {}
-    assert result[INVARIANT].calls == 32 * 64
-    assert len(result) == 4
+    assert {result[invariant].calls for invariant in INVARIANTS} == {32 * 64}
+    assert len(result) == 4 + 44
 
 
 def test_every_property_of_a_payment_is_proven(tools):
@@ -52,7 +57,13 @@ def test_payment_gas_is_unchanged(tools):
     assert programs.gas(tools) == ""
 
 
-def test_planted_bug_is_detected(tools):
+def test_bug_planted_in_the_settlement_contract_is_detected(tools):
     broken = programs.plant_bug(tools, "a direct payment is made twice", proofs_only=True)
     proven = programs.symbolic(broken)
     assert [name for name, good in proven.items() if not good] == ["check_directPaymentIsMadeOnce"]
+
+
+def test_bug_planted_in_the_forwarder_is_detected(tools):
+    broken = programs.plant_bug(tools, "the payment goes home before its end")
+    failed = {name for name, item in programs.forge(broken).items() if not item.passed}
+    assert "test_secondEntryOfATokenSendsNothingHomeBeforeTheEnd" in failed

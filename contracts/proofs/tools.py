@@ -10,12 +10,13 @@ import atexit
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,13 @@ COMPILED = (
     *("out-product", "cache-product/solidity-files-cache.json"),
 )
 # findings in code that only tests use are ignored
-_PRODUCT = ("PaySettler.sol", "Opener.sol")
+_PRODUCT = ("PaySettler.sol", "PayForwarder.sol", "Opener.sol")
+# the tests with which a bug of each contract is looked for; those of proofs come first
+_TESTS = {
+    "PaySettler.sol": ("Items.t.sol", "Invariants.t.sol"),
+    "PayForwarder.sol": ("ForwardItems.t.sol", "Forwarder.t.sol"),
+}
+_IMPORT = re.compile(r'^import .*"(\..*)";$', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -52,12 +59,13 @@ class Tools:
 
     home: Path
     path: str
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def run(
         self, *command: str, seconds: float = 900, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a command to its end, successful or not."""
-        env = {**os.environ, "PATH": self.path, "NO_COLOR": "1", **variables}
+        env = {**os.environ, "PATH": self.path, "NO_COLOR": "1", **self.environment, **variables}
         return subprocess.run(
             command,
             cwd=self.home,
@@ -85,19 +93,35 @@ def tools() -> Tools | str:
 
 
 def plant_bug(tools: Tools, name: str, *, proofs_only: bool = False) -> Tools:
-    """Return tools for a contract with a planted bug; a copy for proofs only compiles faster."""
-    before, after = PLANTED_BUGS[name]
+    """Return tools for a contract with a planted bug and the tests that look for it.
+
+    Without the tests of the other contracts, and with the compiler's faster way to generate code,
+    a copy compiles in seconds. `proofs_only` leaves out everything but the proofs.
+    """
+    bug = PLANTED_BUGS[name]
     home = _workplace("bug")
-    if proofs_only:
-        shutil.rmtree(home / "test/support")
-        for item in ("Gas.t.sol", "Invariants.t.sol"):
-            (home / "test" / item).unlink()
-    contract = home / "src" / "PaySettler.sol"
+    tests = [home / "test" / test for test in _TESTS[bug.source]]
+    _remove_unused(home, tests[:1] if proofs_only else tests)
+    contract = home / "src" / bug.source
     text = contract.read_text()
-    if text.count(before) != 1:
+    if text.count(bug.original) != 1:
         raise ValueError(f"the original text of the bug does not occur: {name}")
-    contract.write_text(text.replace(before, after))
-    return Tools(home, tools.path)
+    contract.write_text(text.replace(bug.original, bug.replacement))
+    return Tools(home, tools.path, {"FOUNDRY_VIA_IR": "false"})
+
+
+def _remove_unused(home: Path, tests: Sequence[Path]) -> None:
+    """Remove the sources that none of some tests imports."""
+    used, sources = set(), list(tests)
+    while sources:
+        source = sources.pop().resolve()
+        if source not in used:
+            used.add(source)
+            sources += [source.parent / path for path in _IMPORT.findall(source.read_text())]
+    for folder in ("src", "test", "sandbox"):
+        for source in (home / folder).rglob("*.sol"):
+            if source.resolve() not in used:
+                source.unlink()
 
 
 def _workplace(name: str) -> Path:
@@ -202,7 +226,7 @@ def symbolic(tools: Tools) -> Mapping[str, bool]:
     """Return whether each property of a payment is proven for all numbers and addresses."""
     report = tools.home / "symbolic.json"
     done = tools.run(
-        *("halmos", "--contract", "Items", "--default-bytes-lengths", "0,65"),
+        *("halmos", "--match-contract", "Items$", "--default-bytes-lengths", "0,65"),
         *("--solver-timeout-assertion", "60000", "--json-output", str(report)),
         seconds=1800,
     )

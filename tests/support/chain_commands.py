@@ -7,7 +7,11 @@ import json
 from pathlib import Path
 
 from eth_account import Account
-from florin_server.app.chains.setup import load_opener_contract, load_settlement_contract
+from florin_server.app.chains.setup import (
+    load_forwarder_contract,
+    load_opener_contract,
+    load_settlement_contract,
+)
 from florin_server.domain.caip import format_checksum_address
 
 from tests.support.command import CommandForks, CommandResult
@@ -16,6 +20,7 @@ from tests.support.foreign_chains import ForeignChain
 TREASURY_KEY = b"\x77" * 32
 TREASURY = Account.from_key(TREASURY_KEY).address
 SETTLER = format_checksum_address(load_settlement_contract().address)
+FORWARDER = format_checksum_address(load_forwarder_contract().address)
 OPENER = format_checksum_address(load_opener_contract().address)
 PASSWORD = "correct horse"
 # the cost of opening a keystore; that of new ones is 2**18

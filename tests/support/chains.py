@@ -188,6 +188,7 @@ def deploy_devnet_contracts(running: anvil.AnvilProcess) -> None:
             (load_artifact("TestEuro").init + owner, DEVNET.euro.address),
             (load_artifact("Opener").init, DEVNET.opener),
             (load_artifact("DevWalletFactory").init, DEVNET.wallet_factory),
+            (load_artifact("PayForwarder").init, DEVNET.forwarder),
         )
     ):
         created = keccak(rlp.encode([bytes.fromhex(faucet[2:]), nonce]))[12:]

@@ -15,6 +15,7 @@ interface Cheats {
     function warp(uint256 time) external;
     function deal(address account, uint256 balance) external;
     function prank(address sender) external;
+    function chainId(uint256 id) external;
     function recordLogs() external;
     function getRecordedLogs() external returns (Log[] memory);
 }

@@ -20,9 +20,10 @@ _ARTIFACTS = Path(__file__).parent / "contracts" / "artifacts.json"
 class EvmDevnet:
     """The addresses on an embedded chain; equal on each, whatever its chain id.
 
-    `opener` and `wallet_factory` are for contract accounts that pay before they exist. `faucet`
-    owns the tokens and more native coin than any test needs. Its key is published here: never use
-    it on another chain.
+    `opener` and `wallet_factory` are for contract accounts that pay before they exist. `forwarder`
+    gives payments addresses; stored chains of earlier releases do not have it. `faucet` owns the
+    tokens and more native coin than any test needs. Its key is published here: never use it on
+    another chain.
     """
 
     chain_id: int
@@ -33,6 +34,7 @@ class EvmDevnet:
     permit2: str
     opener: str
     wallet_factory: str
+    forwarder: str
     faucet: str
     faucet_key: bytes
 
@@ -53,6 +55,7 @@ DEVNET: Final = EvmDevnet(
     permit2="0x000000000022d473030f116ddee9f6b43ac78ba3",
     opener="0x1de0e03487dc9911f6942e1a96c4637d7aaa6985",
     wallet_factory="0x19ecb27f8864ff0b1ef8b7e966cc4e93f9e4117b",
+    forwarder="0xcd4e236875195a662c385605fb5d81d494e421a6",
     faucet="0xa3be5770fc10f230c806a80d5ba227738204adf2",
     # the Keccak hash of "florin devnet faucet"
     faucet_key=bytes.fromhex("a9fc3c17c2e8d3e8d89194d687f275196f6eaf206b4bdfe6eae990ef0038a4d7"),

@@ -11,6 +11,7 @@ from eth_account import Account
 from florin_sandbox.devnet.genesis import load_artifact
 from florin_sandbox.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
 from florin_server.app.chains.keys import open_keystore
+from florin_server.app.chains.setup import load_forwarder_contract
 from florin_server.app.home import StateFolder
 from florin_server.domain.caip import format_checksum_address
 from florin_server.domain.settlement.pace import ChainPace
@@ -23,6 +24,7 @@ from solders.keypair import Keypair
 from tests.support import foreign_chains
 from tests.support.chain_commands import (
     ENVIRONMENT,
+    FORWARDER,
     OPENER,
     PASSWORD,
     SETTLER,
@@ -258,6 +260,35 @@ async def test_deploying_the_opener_writes_it_down(run, home, chain):
     assert path.read_text() == before
     (known_chain,) = chain_files.read_all(home).values()
     assert (known_chain.opener, known_chain.gas_reserve) == (OPENER.lower(), 7)
+
+
+async def test_forwarder_is_deployed_once_and_needs_no_setting(run, home, chain):
+    added = await run(*add(chain, "--new-relayer", "--treasury", TREASURY))
+    relayer, before = line_of(added, "Relayer: "), written(home)
+    words = ("chain", "deploy", "far-away", "--forwarder", "--yes")
+    await chain.fund(relayer)
+    assert (await run("chain", "deploy", "far-away", "--yes")).out == f"{SETTLER}\n"
+    done = await run(*words)
+    assert (done.status, done.out) == (0, f"{SETTLER}\n{FORWARDER}\n"), done
+    assert f"The forwarder will be at {FORWARDER}." in done.err
+    code = await chain.ask("eth_getCode", FORWARDER, "latest")
+    assert code == f"0x{load_forwarder_contract().runtime.hex()}"
+    spent = await chain.ask("eth_getTransactionCount", relayer, "latest")
+    again = await run(*words)
+    assert (again.status, again.out) == (0, done.out)
+    assert "Far Away already has Florin's forwarder." in again.err
+    assert await chain.ask("eth_getTransactionCount", relayer, "latest") == spent == "0x2"
+    assert written(home) == before
+
+
+async def test_chain_before_cancun_is_refused_before_anything_is_paid(run):
+    async with foreign_chains.open_on_anvil(424242, "--hardfork", "shanghai") as chain:
+        added = await run(*add(chain, "--new-relayer", "--treasury", TREASURY))
+        relayer = line_of(added, "Relayer: ")
+        await chain.fund(relayer)
+        output = refused(await run("chain", "deploy", "far-away", "--forwarder", "--yes"))
+        assert "Far Away: the chain lacks transient storage (EIP-1153" in output
+        assert await chain.ask("eth_getTransactionCount", relayer, "latest") == "0x0"
 
 
 async def test_deploy_keeps_hand_written_chain_settings(run, home, chain, tmp_path):

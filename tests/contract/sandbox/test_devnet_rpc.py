@@ -294,14 +294,15 @@ async def test_fee_history_returns_the_base_fee_of_each_block(node):
 
 
 async def test_a_legacy_transaction_with_a_chain_id_is_taken(node):
-    fields = {"nonce": 5, "gasPrice": 2 * GWEI, "gas": 21_000, "to": BUYER.address, "value": 1}
+    nonce = int(await node.ask("eth_getTransactionCount", FAUCET.address, "latest"), 16)
+    fields = {"nonce": nonce, "gasPrice": 2 * GWEI, "gas": 21_000, "to": BUYER.address, "value": 1}
     raw = FAUCET.sign_transaction(fields | {"chainId": DEVNET.chain_id}).raw_transaction
     sent = await node.ask("eth_sendRawTransaction", "0x" + bytes(raw).hex())
     assert (await node.receipt(sent))["status"] == "0x1"
     view = await node.ask("eth_getTransactionByHash", sent)
     assert (view["type"], view["gasPrice"]) == ("0x0", hex(2 * GWEI))
     assert Account.recover_transaction(bytes(raw)) == FAUCET.address
-    unprotected = FAUCET.sign_transaction(fields | {"nonce": 5}).raw_transaction
+    unprotected = FAUCET.sign_transaction(fields).raw_transaction
     with pytest.raises(EvmNodeError, match="replay-protected"):
         await node.ask("eth_sendRawTransaction", "0x" + bytes(unprotected).hex())
 

@@ -55,6 +55,8 @@ GWEI: Final = 10**9
 
 _ANCESTORS: Final = 256  # the range of BLOCKHASH
 _FORMAT: Final = b"1"
+# the code that a stored chain must have begun with; the forwarder is not required, because chains
+# of earlier releases continue without it
 _CONTRACTS: Final = (
     "PaySettler",
     "TestDollar",
@@ -172,6 +174,7 @@ class EmbeddedEvmChain:
         self._create_contract(faucet, load_artifact("TestEuro").init + owner, DEVNET.euro.address)
         self._create_contract(faucet, load_artifact("Opener").init, DEVNET.opener)
         self._create_contract(faucet, load_artifact("DevWalletFactory").init, DEVNET.wallet_factory)
+        self._create_contract(faucet, load_artifact("PayForwarder").init, DEVNET.forwarder)
         permit2 = bytes.fromhex(DEVNET.permit2[2:])
         self.state.set_code(Address(permit2), load_artifact("DevPermit2").runtime)
         for place, code in additional_code.items():

@@ -58,6 +58,11 @@ def load_opener_contract() -> DeployableContract:
     return _load_contract("Opener")
 
 
+def load_forwarder_contract() -> DeployableContract:
+    """Return the contract of payments to addresses of their own, deployed on request."""
+    return _load_contract("PayForwarder")
+
+
 def _load_contract(name: str) -> DeployableContract:
     bytecode = load_bytecode(name)
     return DeployableContract(bytecode.init, bytecode.runtime)

@@ -116,6 +116,10 @@ Opener = Annotated[
     bool,
     typer.Option("--opener", help="Use the opener too: it creates accounts at first use."),
 ]
+Forwarder = Annotated[
+    bool,
+    typer.Option("--forwarder", help="Deploy the forwarder too: it gives payments addresses."),
+]
 Factories = Annotated[
     list[str] | None,
     typer.Option("--factory", help="Contract that can create such accounts; repeatable."),
@@ -197,6 +201,7 @@ def chain_deploy(
     *,
     name: ChainName,
     opener: Opener = False,
+    forwarder: Forwarder = False,
     factories: Factories = None,
     replace: Replace = False,
     yes: ChainYesOption = False,
@@ -210,14 +215,13 @@ def chain_deploy(
     """
     from florin_server.cli.chains import deploy as command
 
-    command.deploy_contracts(
-        build_overrides(home=home),
-        name,
-        opener=opener,
+    options = command.DeployOptions(
+        takes_opener=opener or bool(factories),
+        takes_forwarder=forwarder,
         factories=tuple(factories or ()),
         replace=replace,
-        yes=yes,
     )
+    command.deploy_contracts(build_overrides(home=home), name, options, yes=yes)
 
 
 @chain.command("keystore")

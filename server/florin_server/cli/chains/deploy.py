@@ -12,6 +12,7 @@ from florin_server.app.chains.keys import ChainKeyring
 from florin_server.app.chains.setup import (
     check_factories,
     get_chain,
+    load_forwarder_contract,
     load_opener_contract,
     load_settlement_contract,
     read_secrets,
@@ -42,6 +43,7 @@ from florin_server.rails.evm.setup.deployment import (
 )
 from florin_server.rails.evm.setup.discovery import find_settler_fault
 from florin_server.rails.evm.setup.fee_choice import FeeTokenChoice
+from florin_server.rails.evm.setup.forwarder import find_forwarder_fault
 from florin_server.rails.networks import chain_files, chain_writer
 from florin_server.rails.types import RailUnavailable
 from florin_server.settings import Settings
@@ -88,18 +90,11 @@ def list_planned_contracts(chain: EvmChainSettings) -> tuple[PlannedContract, ..
 
 
 def deploy_contracts(
-    overrides: dict[str, Any],
-    name: str,
-    *,
-    opener: bool,
-    factories: tuple[str, ...],
-    replace: bool,
-    yes: bool,
+    overrides: dict[str, Any], name: str, options: DeployOptions, *, yes: bool
 ) -> None:
     """Deploy the contracts, and print their addresses; end the program if one is missing."""
-    wishes = DeployOptions(opener or bool(factories), factories, replace)
     try:
-        asyncio.run(_deploy(get_settings(overrides), name, wishes, OperatorPrompt(is_quiet=yes)))
+        asyncio.run(_deploy(get_settings(overrides), name, options, OperatorPrompt(is_quiet=yes)))
     except (SetupError, DeploymentFailed, RailUnavailable, RpcError, OSError) as error:
         fail("Not deployed", error)
 
@@ -108,12 +103,14 @@ def deploy_contracts(
 class DeployOptions:
     """The options of the command.
 
-    With `takes_opener`, accounts are created at first use, by `factories`. With `replace`, this
-    release's settlement contract replaces the present one, which becomes a former one.
+    With `takes_opener`, accounts are created at first use, by `factories`. With `takes_forwarder`,
+    the contract of payments to addresses is deployed too. With `replace`, this release's settlement
+    contract replaces the present one, which becomes a former one.
     """
 
-    takes_opener: bool
-    factories: tuple[str, ...]
+    takes_opener: bool = False
+    takes_forwarder: bool = False
+    factories: tuple[str, ...] = ()
     replace: bool = False
 
 
@@ -142,11 +139,25 @@ async def _deploy(
         changed = await replace_settler(changed)
     for planned_contract in list_planned_contracts(changed):
         await planned_contract.ensure_deployed(changed, signer, prompt)
+    if options.takes_forwarder:
+        await _deploy_forwarder(changed, signer, prompt)
     treasury = keys.find_treasury(chain)
     for key in (*keys.get_relayers(chain), *((treasury,) if treasury else ())):
         await choose_fee_token(changed, key, prompt)
     if changed != chain:
         _record_in_settings(settings, chain, changed)
+
+
+async def _deploy_forwarder(
+    chain: EvmChainSettings, signer: EvmSigner, prompt: OperatorPrompt
+) -> None:
+    """Deploy the forwarder if it is missing. DeploymentFailed if its addresses are not ours."""
+    contract = load_forwarder_contract()
+    await PlannedContract("forwarder", contract).ensure_deployed(chain, signer, prompt)
+    async with _open_node(chain) as rpc:
+        fault = await find_forwarder_fault(EvmNode(rpc), chain, contract.address)
+    if fault is not None:
+        raise DeploymentFailed(fault)
 
 
 async def replace_settler(chain: EvmChainSettings) -> EvmChainSettings:
@@ -220,6 +231,7 @@ async def _deploy_contract(
     planned_contract: PlannedContract,
     prompt: OperatorPrompt,
 ) -> None:
+    await deployment.require_transient_storage()
     if not await deployment.has_deployer():
         print_hint(
             f"{chain.name} has no deterministic deployer yet: creating it costs "
@@ -230,6 +242,7 @@ async def _deploy_contract(
             _confirm_cost(prompt, chain, "Pay for the deployer", funding)
             await deployment.perform_step(funding)
         await deployment.deploy_deployer()
+    await deployment.require_common_address()
     making = await deployment.build_deployment_step()
     print_hint(
         f"The {planned_contract.title} will be at "

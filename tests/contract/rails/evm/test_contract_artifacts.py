@@ -12,7 +12,11 @@ import pytest
 from eth_hash.auto import keccak
 from florin_sandbox.devnet.evm import DEVNET
 from florin_sandbox.devnet.genesis import load_artifact
-from florin_server.app.chains.setup import load_opener_contract, load_settlement_contract
+from florin_server.app.chains.setup import (
+    load_forwarder_contract,
+    load_opener_contract,
+    load_settlement_contract,
+)
 from florin_server.domain.caip import format_checksum_address
 from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.setup.deployment import SALT
@@ -52,7 +56,7 @@ def test_explorer_input_compiles_to_the_deployed_code(tmp_path):
     """A block explorer compiles one source file, without the others of its folder."""
     sources = CONTRACTS / "src"
     build(sources, tmp_path / "artifacts.json", tmp_path / "inputs")
-    for name in ("PaySettler", "Opener"):
+    for name in ("PaySettler", "PayForwarder", "Opener"):
         verified = json.loads((tmp_path / f"inputs/{name}.json").read_text())
         assert list(verified["sources"]) == [f"{name}.sol"]
         alone, rebuilt = tmp_path / name, tmp_path / f"{name}.json"
@@ -73,7 +77,8 @@ def test_readme_states_compiler_settings_and_addresses():
     text = (CONTRACTS / "README.md").read_text()
     compiler = committed(CONTRACTS / "src")["compiler"].partition(".Emscripten")[0]
     assert f"`v{compiler}`" in text
-    for contract in (load_settlement_contract(), load_opener_contract()):
+    for load in (load_settlement_contract, load_forwarder_contract, load_opener_contract):
+        contract = load()
         assert f"`{format_checksum_address(contract.address)}`" in text
     build_script = (CONTRACTS / "build.mjs").read_text()
     assert "evmVersion: 'cancun'" in build_script
@@ -108,6 +113,31 @@ def test_contract_interface_is_complete():
     assert DEVNET.token.name.encode() in load_artifact("TestDollar").runtime
     assert DEVNET.euro.name.encode() in load_artifact("TestEuro").runtime
     assert bytes.fromhex(DEVNET.permit2[2:].lstrip("0")) in load_artifact("PaySettler").runtime
+
+
+def test_forwarder_interface_is_complete():
+    """Addresses that were handed out rely on these functions."""
+    forwarder = {
+        f"{item['name']}({','.join(kind(each) for each in item['inputs'])})"
+        for item in load_abi("PayForwarder")
+        if item["type"] in ("function", "event")
+    }
+    route = "(uint256,address,uint256,uint256,address,address,uint256,bytes32,address)"
+    item, sweep = f"({route},address,bytes,uint256)", f"({route},address[],uint256)"
+    assert forwarder == {
+        "vault()",
+        "errand()",
+        f"routeNonce({route})",
+        f"addressOf({route})",
+        f"forward({item}[])",
+        f"forwardOne({item})",
+        f"sweep({sweep}[])",
+        f"sweepOne({route},address[])",
+        "staysOpen(bytes32)",
+        "Paid(bytes32,address,address,address,uint256,address,uint256,bytes32)",
+        "SentHome(bytes32,address,address,uint256,address)",
+        "Failed(bytes32,bytes)",
+    }
 
 
 def kind(field: dict) -> str:

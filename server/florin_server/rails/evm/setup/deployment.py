@@ -20,9 +20,11 @@ from florin_server.rails.evm.known_contracts import DEPLOYER
 from florin_server.rails.evm.reading.node import (
     LATEST,
     EvmNode,
+    build_call,
     parse_data,
     parse_object,
     parse_quantity,
+    parse_returned,
 )
 from florin_server.rails.evm.sending.fees import TransactionFees, read_current_fees
 from florin_server.rails.evm.sending.transactions import EvmSigner
@@ -52,7 +54,11 @@ DEPLOYER_TRANSACTION: Final[bytes] = rlp.encode(
     ]
 )
 
-# identifies Florin's settlement contract at the deployer; another salt gives another address
+# code that writes to transient storage, as Florin's contracts do
+TRANSIENT_CODE: Final = "0x600160005d00"
+_EMPTY_CODE: Final = "0x00"
+
+# identifies Florin's contracts at the deployer; another salt gives other addresses
 SALT: Final[bytes] = keccak(b"florin settlement")
 
 _GAS_MAX: Final = 2**24  # the protocol's own limit for a transaction
@@ -147,7 +153,9 @@ class SetupStepSender:
                     f"{self._chain.name}: {sender} has no balance of {money}"
                 ) from None
             raise DeploymentFailed(f"{self._chain.name}: {refusal}") from refusal
-        gas = min(estimate + estimate // _GAS_MARGIN, _GAS_MAX)
+        # some chains have small blocks, into which the margin does not fit
+        most = min(self._chain.gas_max, _GAS_MAX)
+        gas = max(estimate, min(estimate + estimate // _GAS_MARGIN, most))
         step = SetupStep(to, payload, value, gas, fees, nonce)
         if held < step.cost:
             has = format_coins(held) if held else "no balance"
@@ -227,6 +235,32 @@ class ContractDeployment(SetupStepSender):
         held = parse_quantity(await self._node.call("eth_getBalance", DEPLOYER_PAYER, LATEST))
         missing = max(0, DEPLOYER_WEI - held)
         return await self._build_affordable_step(DEPLOYER_PAYER, b"", missing) if missing else None
+
+    async def require_transient_storage(self) -> None:
+        """Raise DeploymentFailed if the chain lacks the instructions that the contract uses."""
+        calls = [("eth_call", ({"data": code}, LATEST)) for code in (TRANSIENT_CODE, _EMPTY_CODE)]
+        transient, empty = await self._node.batch(calls)
+        # nodes name the reason in many ways; some run no code that is not deployed
+        if isinstance(transient, RpcError) and not isinstance(empty, RpcError):
+            raise DeploymentFailed(
+                f"{self._chain.name}: the chain lacks transient storage (EIP-1153, of the Cancun "
+                f"upgrade), which Florin's contracts need: {transient}"
+            )
+
+    async def require_common_address(self) -> None:
+        """Raise DeploymentFailed if the chain would give the contract another address.
+
+        Chains with another virtual machine do so, such as ZKsync Era. The deployer must exist.
+        """
+        expected = self._contract.address
+        trial = build_call(DEPLOYER, SALT + self._contract.init_code)
+        (answer,) = await self._node.batch([trial])
+        created = parse_returned(answer) or b""
+        if created[-20:] != bytes.fromhex(expected[2:]):
+            raise DeploymentFailed(
+                f"{self._chain.name}: the chain does not create the contract at {expected}, as "
+                "chains of Ethereum's virtual machine do: Florin does not support it"
+            )
 
     async def build_deployment_step(self) -> SetupStep:
         """Return the deployment step; raise DeploymentFailed if the payer cannot afford it."""

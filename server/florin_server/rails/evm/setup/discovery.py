@@ -26,6 +26,7 @@ from florin_server.rails.evm.reading.node import (
     parse_returned,
 )
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings, EvmCoinSettings
+from florin_server.rails.evm.setup.deployment import TRANSIENT_CODE
 from florin_server.rails.networks.registry import TokenClaim, find_contradiction
 from florin_server.rails.types import Asset
 
@@ -36,8 +37,6 @@ DOMAIN_SEPARATOR = abi.encode_selector("DOMAIN_SEPARATOR()")
 _EMPTY_PERMIT2_SETTLE = (
     settler.SETTLE_PERMIT2 + abi.encode_uint256(abi.WORD) + abi.encode_uint256(0)
 )
-# code that writes to transient storage, as the settlement contract does
-_TRANSIENT_CODE = "0x600160005d00"
 _ANY_NONCE = NONCES + abi.encode_address(ZERO_ADDRESS)
 _TOKEN_CALLS = (DECIMALS, NAME, VERSION, DOMAIN_SEPARATOR)
 
@@ -139,7 +138,7 @@ def _list_permit_tokens(chain: EvmChainSettings) -> list[str]:
 def _build_chain_calls(chain: EvmChainSettings) -> list[RpcCall]:
     """Build the calls for transient storage and for the decimals of the fee token."""
     fee_token = chain.fee_token or chain.settler
-    return [("eth_call", ({"data": _TRANSIENT_CODE}, LATEST)), build_call(fee_token, DECIMALS)]
+    return [("eth_call", ({"data": TRANSIENT_CODE}, LATEST)), build_call(fee_token, DECIMALS)]
 
 
 def _find_chain_problem(chain: EvmChainSettings, transient: Any, decimals: Any) -> str | None:
