@@ -470,7 +470,7 @@ async def test_without_a_wallet_there_are_other_ways(desk, person):
     await expect(page.get_by_role("button", name=NAME)).to_be_visible()
     await page.get_by_role("button", name="Other ways to pay").click()
     await expect(page.get_by_role("button", name="Connect a wallet")).to_be_focused()
-    await expect(page.locator(".qr svg")).to_be_visible()
+    await expect(page.locator("#code .qr svg")).to_be_visible()
 
 
 async def test_hostile_wallet_text_is_shown_as_text(desk, person):
