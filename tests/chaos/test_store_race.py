@@ -8,7 +8,7 @@ from tests.chaos.store_race import PLANTED_BUGS, campaign
 from tests.support import postgres
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.skipif(
         postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),

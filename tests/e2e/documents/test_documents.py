@@ -77,7 +77,7 @@ treasury = "9WzDXwBbmkg8ZTbNMqUxvQRAyrZzDsGYdLVL9zYtAWWM"
 """
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.skipif(
         shutil.which("curl") is None or shutil.which("make") is None,
         reason="the documents type both",
