@@ -31,7 +31,7 @@ def test_step_without_its_output_or_with_a_failure_ends_the_run(tmp_path, comman
 
 
 def test_step_that_lasts_is_stopped_after_its_output(tmp_path):
-    code = "import time; print('paid', flush=True); time.sleep(600)"
+    code = "import signal; print('paid', flush=True); signal.pause()"
     step = TimedStep("up", (sys.executable, "-c", code), output="paid", lasts=True)
     assert len(stopwatch.run_steps(tmp_path, [step], os.environ)) == 1
     silent = TimedStep("up", (sys.executable, "-c", "print('lost')"), output="paid", lasts=True)

@@ -55,8 +55,8 @@ GWEI: Final = 10**9
 
 _ANCESTORS: Final = 256  # the range of BLOCKHASH
 _FORMAT: Final = b"1"
-# the code that a stored chain must have begun with; the forwarder is not required, because chains
-# of earlier releases continue without it
+# the code that a stored chain must have had from its start; the forwarder is not required, because
+# chains of earlier releases continue without it
 _CONTRACTS: Final = (
     "PaySettler",
     "TestDollar",

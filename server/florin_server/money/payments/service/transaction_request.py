@@ -1,7 +1,7 @@
 """A wallet fetches the transaction that pays a payment by its link alone (Solana Pay).
 
-The wallet signs and sends it, and tells Florin nothing more. The payment succeeds once the chain
-shows it as final.
+The wallet signs the transaction and sends it to the chain, and nothing to Florin. The payment
+succeeds once the chain shows it as final.
 """
 
 from __future__ import annotations
