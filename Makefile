@@ -5,6 +5,7 @@
 # test: run verify and all tests except slow ones; with CI=true also those, and PostgreSQL
 # fmt: format and fix · gen: generate code, documents and the dashboard · lock: renew the pinned requirements
 # race, chaos, kills, failover, poison, soak, tamper, prove, fuzz-model, fuzz-refunds: long forms of tests, up to an hour
+# chaos-both: chaos runs with 10,000 payments on SQLite and 10,000 on PostgreSQL (hours)
 # chainlab: payments, payouts and reorganizations on each kind of chain; ONLY="base bsc" selects some
 # fuzz-api: send 20,000 generated requests, and compare each answer with the OpenAPI document
 # fuzz-wallet: run `florin pay` against a lying server and node, with 10,000 changed options
@@ -34,7 +35,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # an installation that failed is not taken for a finished one
 .DELETE_ON_ERROR:
 
-.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check diagrams newcomer stopwatch mutate verify docs gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos kills failover poison soak tamper prove fmt lock contracts
+.PHONY: help setup install demo up check test chainlab alone shuffle notebooks gallery screenshots screenshots-check diagrams newcomer stopwatch mutate verify docs gen bench fuzz-api fuzz-wallet fuzz-model fuzz-refunds race chaos chaos-both kills failover poison soak tamper prove fmt lock contracts
 
 setup: $(RUN)
 
@@ -89,8 +90,8 @@ demo: $(RUN)
 up: $(RUN)
 	$(BIN)/florin up
 
-# three workers on two processors: tests wait for other processes half of the time
-PYTEST := TMPDIR="$$($(BIN)/python -m tests.scratch)" $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+# four workers on two processors: many tests wait for other processes
+PYTEST := TMPDIR="$$($(BIN)/python -m tests.scratch)" $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
 
 # without CI, tests that take minutes are left out: campaigns, benches, browsers, notebooks
 ifneq ($(CI),true)
@@ -100,8 +101,9 @@ endif
 # the tests of the nouns' stores
 OF_STORE := $(wildcard tests/contract/*/test_store_*.py tests/contract/*/*/test_store_*.py)
 
+# on SQLite, since PostgreSQL has to be started; all else runs on both
 check: $(DEV)
-	$(PYTEST) -m "not long and not slow" tests/unit tests/gateway tests/contract/gateway $(OF_STORE) \
+	FLORIN_TEST_STORES="$${FLORIN_TEST_STORES:-sqlite}" $(PYTEST) -m "not long and not slow" tests/unit tests/gateway tests/contract/gateway $(OF_STORE) \
 		tests/contract/api/test_public_contract.py
 
 # tests of services that run again on PostgreSQL; the store's own tests run on every engine anyway
@@ -115,6 +117,8 @@ OF_SERVICES := accounts/test_own_accounts.py api/test_deadlines.py api/test_grpc
 	rails/pricing/test_prices.py sandbox/test_demo_accounts.py sandbox/test_triggers.py
 ON_POSTGRES := $(ON_SERIALIZABLE) $(OF_SERVICES:%=tests/contract/%) \
 	tests/e2e/accounts tests/e2e/api tests/e2e/evm tests/e2e/payments \
+	$(wildcard tests/contract/money/settlement/test_*addresses.py tests/contract/money/settlement/test_stray*.py \
+	tests/contract/money/settlement/test_deposit_*.py) \
 	tests/chaos/test_kill.py tests/wire/test_golden*.py tests/wire/test_tenancy.py tests/wire/test_account_cache.py tests/wire/test_unsafe_text.py
 
 # the output of verify is printed last, where it is seen
@@ -125,8 +129,10 @@ test: $(DEV)
 	wait $$verify; verified=$$?; cat build/verify.log; \
 	test $$tests -eq 0 && test $$verified -eq 0
 ifeq ($(CI),true)
-	FLORIN_TEST_STORE=postgres $(PYTEST) $(ON_POSTGRES)
-	FLORIN_TEST_STORE=postgres-serializable $(PYTEST) $(ON_SERIALIZABLE)
+	@# together, as the longest test of a list ends when its other tests are over
+	@FLORIN_TEST_STORE=postgres-serializable $(PYTEST) -n 2 $(ON_SERIALIZABLE) > build/serializable.log 2>&1 & \
+	serializable=$$!; FLORIN_TEST_STORE=postgres $(PYTEST) -n 3 $(ON_POSTGRES); tests=$$?; \
+	wait $$serializable; others=$$?; cat build/serializable.log; test $$tests -eq 0 && test $$others -eq 0
 else
 	@echo 'Tests that are marked slow did not run. `make test CI=true` runs them too.'
 endif
@@ -176,6 +182,7 @@ verify: $(DEV)
 	$(BIN)/python -m tools.dashboard --check
 	$(BIN)/python -m tools.badges --check
 	$(BIN)/python -m tools.noun_index --check
+	$(BIN)/python -m tools.public_contract
 	$(BIN)/python protos/lint.py
 	$(BIN)/python -m tests.scripts
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
@@ -198,6 +205,9 @@ race: $(DEV)
 
 chaos: $(DEV)
 	$(BIN)/python -m tests.chaos.campaign
+
+chaos-both: $(DEV)
+	$(BIN)/python -m tests.chaos.campaign --payments 500 --seeds 20 --engine sqlite --engine postgres
 
 kills: $(DEV)
 	$(BIN)/python -m tests.chaos.process_kills

@@ -1,4 +1,7 @@
-"""Fixtures: a running service, its chain, clients of every kind, and commands."""
+"""Fixtures: a running service, its chain, clients of every kind, and commands.
+
+A fixture imports what it opens when it is used: a unit test alone loads no service.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +12,26 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import aiohttp
-import grpc
 import pytest
 import pytest_asyncio
 import uvloop
 from florin_server.app import memory
-from florin_server.app.servers import gateway
-from florin_server.app.service import FlorinService
 from hypothesis import HealthCheck, settings
 
-from tests.support import chains, postgres
-from tests.support.api import GrpcApi, PaymentApi, RestApi
-from tests.support.chain import ChainClient
 from tests.support.chainlab import profiles, selection
-from tests.support.chains import EvmChains
-from tests.support.command import CommandForks
-from tests.support.service import run_service
-from tests.support.service_harness import ServiceHarness, open_service
-from tests.support.wallet import EvmTestWallet
+
+if TYPE_CHECKING:
+    import aiohttp
+    from florin_server.app.service import FlorinService
+
+    from tests.support.api import PaymentApi, RestApi
+    from tests.support.chain import ChainClient
+    from tests.support.chains import EvmChains
+    from tests.support.command import CommandForks
+    from tests.support.service_harness import ServiceHarness
+    from tests.support.wallet import EvmTestWallet
 
 _MANY = 1_000
 
@@ -128,12 +131,17 @@ def pytest_collection_finish(session):
 @pytest.fixture(scope="module")
 def evm(request) -> Iterator[EvmChains]:
     """Open the EVM chain of services: the embedded one, and also anvil for tests marked so."""
+    from tests.support import chains
+
     with chains.open_chains(getattr(request, "param", "embedded")) as opened:
         yield opened
 
 
 @pytest.fixture
 async def service(tmp_path, evm) -> AsyncIterator[FlorinService]:
+    from tests.support import postgres
+    from tests.support.service import run_service
+
     async with run_service(tmp_path, evm=evm) as started:
         yield started
     await postgres.drop_database(tmp_path)
@@ -146,6 +154,8 @@ def env(service) -> dict[str, str]:
 
 @pytest.fixture
 async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    import aiohttp
+
     async with aiohttp.ClientSession() as opened:
         yield opened
 
@@ -157,12 +167,19 @@ def chain(session, env, evm) -> ChainClient:
 
 @pytest.fixture
 def rest(session, env) -> RestApi:
+    from tests.support.api import RestApi
+
     return RestApi(session, env["FLORIN_BASE_URL"], env)
 
 
 @pytest.fixture(params=["rest", "remote gateway", "grpc"])
 async def api(request, service, session, env) -> AsyncIterator[PaymentApi]:
     """Open the API over REST, over a remote gateway, and over gRPC."""
+    import grpc
+    from florin_server.app.servers import gateway
+
+    from tests.support.api import GrpcApi, RestApi
+
     async with AsyncExitStack() as stack:
         if request.param == "rest":
             yield RestApi(session, env["FLORIN_BASE_URL"], env)
@@ -177,6 +194,8 @@ async def api(request, service, session, env) -> AsyncIterator[PaymentApi]:
 
 @pytest.fixture
 def wallet() -> EvmTestWallet:
+    from tests.support.wallet import EvmTestWallet
+
     return EvmTestWallet()
 
 
@@ -194,6 +213,9 @@ def merchant_address(env) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def desk(tmp_path_factory, evm) -> AsyncIterator[ServiceHarness]:
     """Open one service for all tests of a module, with a clock that only they move."""
+    from tests.support import postgres
+    from tests.support.service_harness import open_service
+
     home = tmp_path_factory.mktemp("desk")
     async with open_service(home, evm=evm) as desk:
         yield desk
@@ -203,6 +225,8 @@ async def desk(tmp_path_factory, evm) -> AsyncIterator[ServiceHarness]:
 @pytest.fixture(scope="session")
 def forks(tmp_path_factory) -> Iterator[CommandForks]:
     """Start processes for commands and modules that need not load Florin."""
+    from tests.support.command import CommandForks
+
     with CommandForks.open_forks(tmp_path_factory.mktemp("forks")) as forks:
         yield forks
 
@@ -229,6 +253,7 @@ def home(tmp_path) -> Path:
 @pytest.fixture
 def stopped(tmp_path) -> Path:
     """Return the state of an installation that has run."""
+    from tests.support.service import run_service
 
     async def once() -> None:
         async with run_service(tmp_path / "home"):

@@ -149,6 +149,9 @@ class Merchant(ServiceClient):
     list_merchant_payments = make_list_method(merchant.list_merchant_payments)
     get_receipt = make_unary_method(merchant.get_receipt)
     create_refund = make_unary_method(merchant.create_refund)
+    list_deposit_claims = make_unary_method(merchant.list_deposit_claims)
+    confirm_deposit_claim = make_unary_method(merchant.confirm_deposit_claim)
+    reject_deposit_claim = make_unary_method(merchant.reject_deposit_claim)
     watch_refund = make_stream_method(merchant.watch_refund)
 
     def wait_final(
@@ -178,6 +181,8 @@ class Gateway(ServiceClient):
 
     get_payment = make_unary_method(gateway.get_payment)
     get_payment_options = make_unary_method(gateway.get_payment_options)
+    open_addresses = make_unary_method(gateway.open_addresses)
+    claim_deposit = make_unary_method(gateway.claim_deposit)
     fetch_action = make_unary_method(gateway.fetch_action)
     confirm_payment = make_unary_method(gateway.confirm_payment)
     get_payment_status = make_unary_method(gateway.get_payment_status)

@@ -101,6 +101,25 @@ class RefundSnapshot(TypedDict):
     reason: str | None
 
 
+class DepositSnapshot(TypedDict):
+    """Money at an address of a payment: it arrived, or it was sent back.
+
+    `received`, `missing` and `over` are None for a return; `returned_to_caip10` and `payout_id` are
+    None for a deposit.
+    """
+
+    tx_id: str | None
+    sender_caip10: str | None
+    address_caip10: str
+    amount: AmountValue
+    is_final: bool
+    received: AmountValue | None
+    missing: AmountValue | None
+    over: AmountValue | None
+    returned_to_caip10: str | None
+    payout_id: str | None
+
+
 class PaymentSnapshot(TypedDict):
     """Snapshot of a payment at the time of an event; a section is None until it is reached."""
 
@@ -121,6 +140,7 @@ class PaymentSnapshot(TypedDict):
     settled: Settlement | None
     is_final: NotRequired[bool]
     refunds: NotRequired[list[RefundSnapshot]]
+    deposit: NotRequired[DepositSnapshot]
 
 
 class Event(TypedDict):

@@ -29,13 +29,33 @@ PLANTED_BUGS: Mapping[str, PlantedBug] = {
     ),
     "the way is no part of the nonce": _settler("                kind,\n", "                0,\n"),
     "a direct payment is made twice": _settler("isPaid[p.from][nonce] = true;", ""),
-    "the fee stays here": _settler("if (p.fee > 0) _transfer(p.token, p.feeTo, p.fee);", ""),
+    "the fee stays here": _settler("if (fee > 0) _transfer(p.token, p.feeTo, fee, most);", ""),
     "any caller pays in the name of another account": _settler(
         "if (msg.sender != p.from) revert NotTheBuyer();", ""
     ),
     "a payment may be given less than its gas": _settler(
         "if (left - left / 64 < most + CALL_GAS) revert NotEnoughGas();", ""
     ),
+    "any caller takes a payment without paying it out": _settler(
+        "if (msg.sender != address(this)) revert NotThisContract();", ""
+    ),
+    "payments of other merchants are paid out together": _settler(
+        "a.token == b.token && a.dest == b.dest && a.feeTo == b.feeTo",
+        "a.token == b.token && a.feeTo == b.feeTo",
+    ),
+    "a refused sum stops its payments": _settler(
+        "for (uint256 i = paidOut ? end : first; i < end; ++i) {",
+        "for (uint256 i = end - first > 1 ? end : first; i < end; ++i) {",
+    ),
+    "a failed payment is part of the sum": _settler(
+        "                share += p.value - p.fee;\n                fee += p.fee;\n            }",
+        "            }\n            share += p.value - p.fee;\n            fee += p.fee;",
+    ),
+    "the fees of a sum stay here": _settler("                fee += p.fee;\n", ""),
+    "a sum may use all gas": _settler(
+        "if (most == 0) most = gasleft();\n        else _requireGas(most);", "most = gasleft();"
+    ),
+    "calls from within a batch are accepted": _settler("if (moving) revert Reentered();", ""),
     "a route is open after its end": _forwarder(
         "if (block.timestamp >= r.validBefore) revert TooLate();", ""
     ),

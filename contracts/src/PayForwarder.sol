@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 pragma solidity 0.8.37;
 
+/// @notice The one function of a token that the forwarder asks.
+interface IBalances {
+    function balanceOf(address account) external view returns (uint256);
+}
+
 /// @title Vault: the code of a payment's address, once the address has code
 /// @notice Each such address is a minimal proxy (ERC-1167) of this contract. It obeys the forwarder
 /// alone, and accepts no coin: what is sent to an address with code stays with its sender.
@@ -139,7 +144,7 @@ contract PayForwarder {
     /// assets went home from there.
     mapping(bytes32 nonce => bool) public staysOpen;
 
-    /// @dev True while one item moves; forgotten at the end of the transaction.
+    /// @dev True while items move; forgotten at the end of the transaction.
     bool private transient moving;
 
     /// @notice The event of PaySettler: `value - fee` moved to `dest`, `fee` to `feeTo`. `from` is the
@@ -198,10 +203,17 @@ contract PayForwarder {
     error Shortened();
 
     modifier alone() {
-        if (moving) revert Reentered();
-        moving = true;
+        _enter();
         _;
         moving = false;
+    }
+
+    /// @dev As `alone`, also for the items of a batch, which moves alone itself.
+    modifier aloneOrInBatch() {
+        bool isInBatch = msg.sender == address(this);
+        if (!isInBatch) _enter();
+        _;
+        if (!isInBatch) moving = false;
     }
 
     /// @dev Their addresses follow from this one. So nothing is written into the deployed code, which
@@ -214,8 +226,9 @@ contract PayForwarder {
 
     /// @notice The address of a payment; reverts for a route that could never be paid.
     function addressOf(Route calldata r) external view returns (address) {
-        _checkRoute(r);
-        return _place(routeNonce(r), _creationCode());
+        address code = vault();
+        _checkRoute(r, code);
+        return _place(routeNonce(r), _creationCode(code));
     }
 
     /// @notice The salt of a payment's address: a hash of this contract and the whole route.
@@ -250,19 +263,19 @@ contract PayForwarder {
     /// @notice Forwards up to 256 payments; one that fails leaves the others alone.
     /// @return mask bit i is set if payment i moved
     /// @dev No item begins without all of its gas: if that is not left, the whole call reverts.
-    function forward(Forwarding[] calldata items) external returns (uint256 mask) {
+    function forward(Forwarding[] calldata items) external alone returns (uint256 mask) {
         if (items.length > 256) revert TooMany();
         uint256 free = _freeMemory();
         for (uint256 i = 0; i < items.length; ++i) {
-            bytes memory callData = abi.encodeCall(this.forwardOne, (items[i]));
-            if (_isolated(callData, items[i].gas, items[i].route.ref)) mask |= 1 << i;
+            Forwarding calldata item = items[i];
+            if (_isolated(_callFor(item), item.gas, item.route.ref)) mask |= 1 << i;
             _releaseMemory(free);
         }
     }
 
     /// @notice Sends home what up to 256 addresses hold; one that fails leaves the others alone.
     /// @return mask bit i is set if anything moved from address i
-    function sweep(Sweep[] calldata items) external returns (uint256 mask) {
+    function sweep(Sweep[] calldata items) external alone returns (uint256 mask) {
         if (items.length > 256) revert TooMany();
         uint256 free = _freeMemory();
         for (uint256 i = 0; i < items.length; ++i) {
@@ -273,13 +286,14 @@ contract PayForwarder {
     }
 
     /// @notice Forwards one payment; reverts with the reason.
-    function forwardOne(Forwarding calldata item) external alone {
+    function forwardOne(Forwarding calldata item) external aloneOrInBatch {
         Route calldata r = item.route;
-        _checkRoute(r);
+        address vaultCode = vault();
+        _checkRoute(r, vaultCode);
         if (r.chainId != block.chainid) revert WrongChain();
         if (block.timestamp >= r.validBefore) revert TooLate();
         bytes32 nonce = routeNonce(r);
-        bytes memory code = _creationCode();
+        bytes memory code = _creationCode(vaultCode);
         address place = _place(nonce, code);
         bool exists = place.code.length > 0;
         if (exists && !staysOpen[nonce]) revert RouteClosed();
@@ -297,10 +311,11 @@ contract PayForwarder {
     /// @notice Sends home all that an address holds of some assets: of any, once its route is closed
     /// (paid, past its end, or of another chain). Before that, only assets that are not to be paid,
     /// and none from the address of a payment in coin, because code would keep the coin out.
-    function sweepOne(Route calldata r, address[] calldata assets) external alone {
-        _checkHome(r.home, vault(), errand());
+    function sweepOne(Route calldata r, address[] calldata assets) external aloneOrInBatch {
+        address vaultCode = vault();
+        _checkHome(r.home, vaultCode, errand());
         bytes32 nonce = routeNonce(r);
-        bytes memory code = _creationCode();
+        bytes memory code = _creationCode(vaultCode);
         address place = _place(nonce, code);
         bool exists = place.code.length > 0;
         bool closed = block.chainid != r.chainId || block.timestamp >= r.validBefore
@@ -340,10 +355,15 @@ contract PayForwarder {
         if (isToken && _balance(r.token, r.dest) < before + share) revert Shortened();
     }
 
-    function _checkRoute(Route calldata r) private view {
+    function _enter() private {
+        if (moving) revert Reentered();
+        moving = true;
+    }
+
+    function _checkRoute(Route calldata r, address code) private view {
         if (r.fee > r.value) revert FeeExceedsValue();
         if (r.dest == address(0) || (r.fee > 0 && r.feeTo == address(0))) revert RouteEndsNowhere();
-        (address code, address runner) = (vault(), errand());
+        address runner = errand();
         _checkEnd(r.dest, code, runner);
         _checkEnd(r.feeTo, code, runner);
         _checkHome(r.home, code, runner);
@@ -365,10 +385,10 @@ contract PayForwarder {
     }
 
     /// @dev The code that creates a minimal proxy (ERC-1167) of the vault.
-    function _creationCode() private view returns (bytes memory) {
+    function _creationCode(address vaultCode) private pure returns (bytes memory) {
         return abi.encodePacked(
             hex"3d602d80600a3d3981f3363d3d373d3d3d363d73",
-            vault(),
+            vaultCode,
             hex"5af43d82803e903d91602b57fd5bf3"
         );
     }
@@ -394,10 +414,31 @@ contract PayForwarder {
     /// @dev Zero for a token that does not answer. In assembly so that one word is copied.
     function _balance(address asset, address owner) private view returns (uint256 amount) {
         if (asset == address(0)) return owner.balance;
-        bytes memory callData = abi.encodeWithSignature("balanceOf(address)", owner);
+        bytes4 selector = IBalances.balanceOf.selector;
         assembly ("memory-safe") {
-            let ok := staticcall(gas(), asset, add(callData, 32), mload(callData), 0, 32)
+            mstore(0, selector)
+            // shifted, because the bits above an address need not be zero
+            mstore(16, shl(96, owner))
+            let ok := staticcall(gas(), asset, 0, 36, 0, 32)
             if and(ok, gt(returndatasize(), 31)) { amount := mload(0) }
+        }
+    }
+
+    /// @dev The call that forwards a payment alone. The payment is copied as it came, up to the end
+    /// of its data; one that was encoded in another order fails there.
+    function _callFor(Forwarding calldata item) private pure returns (bytes memory callData) {
+        bytes4 selector = this.forwardOne.selector;
+        bytes calldata data = item.data;
+        assembly ("memory-safe") {
+            let end := add(data.offset, data.length)
+            let size := 0
+            if gt(end, item) { size := sub(end, item) }
+            callData := mload(0x40)
+            mstore(callData, add(size, 36))
+            mstore(add(callData, 32), selector)
+            mstore(add(callData, 36), 32)
+            calldatacopy(add(callData, 68), item, size)
+            mstore(0x40, and(add(add(callData, size), 99), not(31)))
         }
     }
 

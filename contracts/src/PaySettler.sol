@@ -46,10 +46,12 @@ interface IPermit2 {
 /// end and of the way in which it is paid, so callers need no permission: whoever submits a payment
 /// can only carry it out as it was signed.
 /// @dev Nothing stays here: no owner, no balance between two transactions, and in storage only
-/// which payments buyers made by themselves. Tokens are not vetted: whoever reads `Paid` must
-/// compare payer and nonce with what was offered. The nonce stands for all the rest: the token,
-/// since anybody can pay with one of their own making, value, both receivers, fee, the way, and
-/// the end before which it was paid.
+/// which payments buyers made by themselves. Payments that follow each other in a batch, with the
+/// same token, merchant and fee receiver, are taken first, and their sums are paid out once. If that
+/// fails, all of it is undone, and each of them moves by itself. Tokens are not vetted: whoever reads
+/// `Paid` must compare payer and nonce with what was offered. The nonce stands for all the rest: the
+/// token, since anybody can pay with one of their own making, value, both receivers, fee, the way,
+/// and the end before which it was paid.
 contract PaySettler {
     /// @notice The ways in which a payment is made; each has nonces of its own.
     enum Kind {
@@ -101,7 +103,7 @@ contract PaySettler {
     /// sends it again, with more gas or by mistake, does not pay twice.
     mapping(address from => mapping(bytes32 nonce => bool)) public isPaid;
 
-    /// @dev True while one payment moves; forgotten at the end of the transaction.
+    /// @dev True while payments move; forgotten at the end of the transaction.
     bool private transient moving;
 
     /// @notice The payment moved: `value - fee` to `dest`, `fee` to `feeTo`. `nonce` is that of the
@@ -128,6 +130,10 @@ contract PaySettler {
     error NotEnoughGas();
     /// @notice A token or a receiver called back while a payment was moving.
     error Reentered();
+    /// @notice Payments with different receivers were to be paid out together.
+    error DifferentEnds();
+    /// @notice Another caller than this contract.
+    error NotThisContract();
     /// @notice The fee is greater than the value.
     error FeeExceedsValue();
     /// @notice The money would stay in this contract.
@@ -146,10 +152,22 @@ contract PaySettler {
     error AlreadyPaid();
 
     modifier alone() {
-        if (moving) revert Reentered();
-        moving = true;
+        _enter();
         _;
         moving = false;
+    }
+
+    /// @dev As `alone`, also for the payments of a batch, which moves alone itself.
+    modifier aloneOrInBatch() {
+        bool isInBatch = msg.sender == address(this);
+        if (!isInBatch) _enter();
+        _;
+        if (!isInBatch) moving = false;
+    }
+
+    modifier onlyThis() {
+        if (msg.sender != address(this)) revert NotThisContract();
+        _;
     }
 
     /// @notice The nonce of a payment: what a buyer signs in an EIP-3009 authorization, or as a
@@ -175,56 +193,76 @@ contract PaySettler {
     /// @return mask bit i is set if payment i moved
     /// @dev No payment begins without all of its gas: if that is not left, the whole call reverts. So
     /// none can take the gas of another, and a gas estimate finds no limit at which payments fail.
-    function settle3009(Pay[] calldata payments) external returns (uint256 mask) {
+    function settle3009(Pay[] calldata payments) external alone returns (uint256 mask) {
         if (payments.length > 256) revert TooMany();
-        return _each(this.one3009.selector, payments);
+        return _each(Kind.Eip3009, payments);
     }
 
     /// @notice The same by Permit2, for tokens that know no signed transfers.
-    function settlePermit2(Pay[] calldata payments) external returns (uint256 mask) {
+    function settlePermit2(Pay[] calldata payments) external alone returns (uint256 mask) {
         if (payments.length > 256) revert TooMany();
-        return _each(this.onePermit2.selector, payments);
+        return _each(Kind.Permit2, payments);
     }
 
     /// @notice Settles payments of both kinds, 256 in all.
     /// @return mask the bits of those by EIP-3009, from bit 0 on, and above them those by Permit2
     function settle(Pay[] calldata by3009, Pay[] calldata byPermit2)
         external
+        alone
         returns (uint256 mask)
     {
         if (by3009.length + byPermit2.length > 256) revert TooMany();
-        mask = _each(this.one3009.selector, by3009);
-        mask |= _each(this.onePermit2.selector, byPermit2) << by3009.length;
+        mask = _each(Kind.Eip3009, by3009);
+        mask |= _each(Kind.Permit2, byPermit2) << by3009.length;
     }
 
     /// @notice Settles one payment by EIP-3009; reverts with the token's own reason.
-    function one3009(Pay calldata p) external alone {
-        _checkRoute(p);
-        bytes32 nonce = routeNonce(Kind.Eip3009, p);
-        // reverts if the token has no code; one that did not deliver fails at the next step,
-        // because this contract owns nothing
-        IReceiveWithAuthorization(p.token).receiveWithAuthorization(
-            p.from, address(this), p.value, p.validAfter, p.validBefore, nonce, p.sig
-        );
-        _payOut(p, nonce);
+    function one3009(Pay calldata p) external aloneOrInBatch {
+        _take3009(p);
+        _payOut(p, p.value - p.fee, p.fee, 0);
     }
 
     /// @notice Settles one payment by Permit2; reverts with Permit2's or the token's own reason.
-    function onePermit2(Pay calldata p) external alone {
-        _checkRoute(p);
-        if (p.token.code.length == 0) revert TransferFailed();
-        bytes32 nonce = routeNonce(Kind.Permit2, p);
-        // Permit2 binds a permit to its caller; one that did not deliver fails at the next step
-        IPermit2(PERMIT2)
-            .permitTransferFrom(
-                IPermit2.PermitTransferFrom(
-                    IPermit2.TokenPermissions(p.token, p.value), uint256(nonce), p.validBefore
-                ),
-                IPermit2.SignatureTransferDetails(address(this), p.value),
-                p.from,
-                p.sig
-            );
-        _payOut(p, nonce);
+    function onePermit2(Pay calldata p) external aloneOrInBatch {
+        _takePermit2(p);
+        _payOut(p, p.value - p.fee, p.fee, 0);
+    }
+
+    /// @dev Takes one of several payments that are paid out together. Its event is undone with all
+    /// the rest if that fails.
+    function take3009(Pay calldata p) external onlyThis {
+        _take3009(p);
+    }
+
+    /// @dev The same by Permit2.
+    function takePermit2(Pay calldata p) external onlyThis {
+        _takePermit2(p);
+    }
+
+    /// @dev Takes payments with the same token and receivers, and pays out the sums of those that
+    /// moved; reverts if that fails. If the token delivered less, that fails too, because this
+    /// contract owns nothing else.
+    function settleTogether(Kind kind, Pay[] calldata payments)
+        external
+        onlyThis
+        returns (uint256 mask)
+    {
+        bytes4 taking = kind == Kind.Eip3009 ? this.take3009.selector : this.takePermit2.selector;
+        uint256 share;
+        uint256 fee;
+        uint256 free = _freeMemory();
+        Pay calldata first = payments[0];
+        for (uint256 i = 0; i < payments.length; ++i) {
+            Pay calldata p = payments[i];
+            if (!_hasSameEnds(first, p)) revert DifferentEnds();
+            if (_isolated(_callFor(taking, p), p.gas, p.ref)) {
+                mask |= 1 << i;
+                share += p.value - p.fee;
+                fee += p.fee;
+            }
+            _releaseMemory(free);
+        }
+        if (mask > 0) _payOut(first, share, fee, first.gas);
     }
 
     /// @notice A buyer makes its payment by itself: in the chain's own coin, sent along, or in a
@@ -238,23 +276,98 @@ contract PaySettler {
         isPaid[p.from][nonce] = true;
         _checkRoute(p);
         if (msg.value != (p.token == address(0) ? p.value : 0)) revert WrongValue();
-        if (p.token != address(0)) _take(p);
-        _payOut(p, nonce);
+        if (p.token != address(0)) _takeApproved(p);
+        _emitPaid(p, nonce);
+        _payOut(p, p.value - p.fee, p.fee, 0);
     }
 
-    /// @dev The memory of each payment is given to the next, so that many cost what each costs.
-    function _each(bytes4 one, Pay[] calldata payments) private returns (uint256 mask) {
-        uint256 free;
-        assembly ("memory-safe") {
-            free := mload(0x40)
-        }
-        for (uint256 i = 0; i < payments.length; ++i) {
-            bytes memory callData = abi.encodeWithSelector(one, payments[i]);
-            if (_isolated(callData, payments[i].gas, payments[i].ref)) mask |= 1 << i;
-            assembly ("memory-safe") {
-                mstore(0x40, free)
+    /// @dev Moves payments that follow each other with the same token and receivers together; if
+    /// that fails, one by one. The memory of each is given to the next, so that many cost what each
+    /// costs.
+    function _each(Kind kind, Pay[] calldata payments) private returns (uint256 mask) {
+        bytes4 selector = kind == Kind.Eip3009 ? this.one3009.selector : this.onePermit2.selector;
+        uint256 free = _freeMemory();
+        uint256 end;
+        for (uint256 first = 0; first < payments.length; first = end) {
+            Pay calldata p = payments[first];
+            end = first + 1;
+            while (end < payments.length && _hasSameEnds(p, payments[end])) ++end;
+            uint256 moved;
+            bool paidOut;
+            if (end - first > 1) {
+                (paidOut, moved) = _tryTogether(kind, payments, first, end);
+                _releaseMemory(free);
             }
+            for (uint256 i = paidOut ? end : first; i < end; ++i) {
+                p = payments[i];
+                if (_isolated(_callFor(selector, p), p.gas, p.ref)) moved |= 1 << (i - first);
+                _releaseMemory(free);
+            }
+            mask |= moved << first;
         }
+    }
+
+    /// @dev Without a limit of gas, because each of its calls has one. If it fails for a lack of gas,
+    /// the whole batch does: one by one needs more.
+    function _tryTogether(Kind kind, Pay[] calldata payments, uint256 first, uint256 end)
+        private
+        returns (bool ok, uint256 mask)
+    {
+        bytes memory callData = _callForAll(kind, payments, first, end);
+        bytes4 reason;
+        assembly ("memory-safe") {
+            ok := call(gas(), address(), 0, add(callData, 32), mload(callData), 0, 32)
+            if gt(returndatasize(), 3) { reason := and(mload(0), shl(224, 0xffffffff)) }
+            if ok { mask := mload(0) }
+        }
+        if (!ok && reason == NotEnoughGas.selector) revert NotEnoughGas();
+    }
+
+    function _hasSameEnds(Pay calldata a, Pay calldata b) private pure returns (bool) {
+        return a.token == b.token && a.dest == b.dest && a.feeTo == b.feeTo;
+    }
+
+    /// @dev Reverts if the token has no code. If it did not deliver, paying out fails, because this
+    /// contract owns nothing.
+    function _take3009(Pay calldata p) private {
+        _checkRoute(p);
+        bytes32 nonce = routeNonce(Kind.Eip3009, p);
+        IReceiveWithAuthorization(p.token)
+            .receiveWithAuthorization(
+                p.from, address(this), p.value, p.validAfter, p.validBefore, nonce, p.sig
+            );
+        _emitPaid(p, nonce);
+    }
+
+    /// @dev Permit2 binds a permit to its caller. If it did not deliver, paying out fails.
+    function _takePermit2(Pay calldata p) private {
+        _checkRoute(p);
+        if (p.token.code.length == 0) revert TransferFailed();
+        bytes32 nonce = routeNonce(Kind.Permit2, p);
+        IPermit2(PERMIT2)
+            .permitTransferFrom(
+                IPermit2.PermitTransferFrom(
+                    IPermit2.TokenPermissions(p.token, p.value), uint256(nonce), p.validBefore
+                ),
+                IPermit2.SignatureTransferDetails(address(this), p.value),
+                p.from,
+                p.sig
+            );
+        _emitPaid(p, nonce);
+    }
+
+    /// @dev A token that delivers less fails at the next step.
+    function _takeApproved(Pay calldata p) private {
+        if (p.token.code.length == 0) revert TransferFailed();
+        bytes memory callData = abi.encodeWithSignature(
+            "transferFrom(address,address,uint256)", p.from, address(this), p.value
+        );
+        _call(p.token, callData, gasleft());
+    }
+
+    function _enter() private {
+        if (moving) revert Reentered();
+        moving = true;
     }
 
     function _checkRoute(Pay calldata p) private view {
@@ -263,24 +376,21 @@ contract PaySettler {
         if (p.dest == address(0) || (p.fee > 0 && p.feeTo == address(0))) revert RouteEndsNowhere();
     }
 
-    function _payOut(Pay calldata p, bytes32 nonce) private {
-        _transfer(p.token, p.dest, p.value - p.fee);
-        if (p.fee > 0) _transfer(p.token, p.feeTo, p.fee);
+    function _emitPaid(Pay calldata p, bytes32 nonce) private {
         emit Paid(p.ref, p.from, p.dest, p.token, p.value, p.feeTo, p.fee, nonce);
     }
 
-    /// @dev A token that delivers less fails at the next step.
-    function _take(Pay calldata p) private {
-        if (p.token.code.length == 0) revert TransferFailed();
-        bytes memory callData = abi.encodeWithSignature(
-            "transferFrom(address,address,uint256)", p.from, address(this), p.value
-        );
-        _call(p.token, callData);
+    /// @dev Each transfer may use `most` gas, which must be there; zero is no limit.
+    function _payOut(Pay calldata p, uint256 share, uint256 fee, uint256 most) private {
+        _transfer(p.token, p.dest, share, most);
+        if (fee > 0) _transfer(p.token, p.feeTo, fee, most);
     }
 
-    function _transfer(address token, address to, uint256 value) private {
+    function _transfer(address token, address to, uint256 value, uint256 most) private {
         if (token == address(0)) return _send(to, value);
-        _call(token, abi.encodeWithSignature("transfer(address,uint256)", to, value));
+        if (most == 0) most = gasleft();
+        else _requireGas(most);
+        _call(token, abi.encodeWithSignature("transfer(address,uint256)", to, value), most);
     }
 
     /// @dev In assembly so that nothing of the receiver's answer is copied.
@@ -292,15 +402,94 @@ contract PaySettler {
         if (!ok) revert TransferFailed();
     }
 
-    /// @dev Accepts tokens that return nothing; false, or anything but true, is a failure.
-    function _call(address token, bytes memory callData) private {
-        // solhint-disable-next-line avoid-low-level-calls
-        (bool ok, bytes memory answer) = token.call(callData);
-        if (!ok || (answer.length > 0 && !_isTrue(answer))) revert TransferFailed();
+    /// @dev Accepts tokens that return nothing; false, or anything but true, is a failure. In
+    /// assembly so that one word of the answer is copied.
+    function _call(address token, bytes memory callData, uint256 most) private {
+        bool ok;
+        assembly ("memory-safe") {
+            ok := call(most, token, 0, add(callData, 32), mload(callData), 0, 32)
+            if returndatasize() {
+                ok := and(ok, and(gt(returndatasize(), 31), eq(mload(0), 1)))
+            }
+        }
+        if (!ok) revert TransferFailed();
     }
 
-    function _isTrue(bytes memory answer) private pure returns (bool) {
-        return answer.length >= 32 && abi.decode(answer, (uint256)) == 1;
+    /// @dev The call of a function that takes a payment alone. The payment is copied as it came,
+    /// up to the end of its signature; one that was encoded in another order fails there.
+    function _callFor(bytes4 selector, Pay calldata p)
+        private
+        pure
+        returns (bytes memory callData)
+    {
+        uint256 size = _sizeUpTo(p, p);
+        assembly ("memory-safe") {
+            callData := mload(0x40)
+            mstore(callData, add(size, 36))
+            mstore(add(callData, 32), selector)
+            mstore(add(callData, 36), 32)
+            calldatacopy(add(callData, 68), p, size)
+            mstore(0x40, and(add(add(callData, size), 99), not(31)))
+        }
+    }
+
+    /// @dev The call of `settleTogether` with some of the payments.
+    function _callForAll(Kind kind, Pay[] calldata payments, uint256 first, uint256 end)
+        private
+        pure
+        returns (bytes memory callData)
+    {
+        Pay calldata start = payments[first];
+        uint256 size = _sizeUpTo(start, payments[end - 1]);
+        uint256 head = 32 * (end - first);
+        bytes4 selector = this.settleTogether.selector;
+        uint256 offsets;
+        assembly ("memory-safe") {
+            callData := mload(0x40)
+            mstore(callData, add(add(size, head), 100))
+            mstore(add(callData, 32), selector)
+            mstore(add(callData, 36), kind)
+            mstore(add(callData, 68), 64)
+            mstore(add(callData, 100), sub(end, first))
+            offsets := add(callData, 132)
+            calldatacopy(add(offsets, head), start, size)
+            mstore(0x40, and(add(add(add(offsets, head), size), 31), not(31)))
+        }
+        for (uint256 i = first; i < end; ++i) {
+            Pay calldata p = payments[i];
+            assembly ("memory-safe") {
+                mstore(add(offsets, mul(32, sub(i, first))), add(head, sub(p, start)))
+            }
+        }
+    }
+
+    /// @dev The bytes of calldata from one payment to the end of another one's signature; zero if
+    /// that comes before.
+    function _sizeUpTo(Pay calldata first, Pay calldata last) private pure returns (uint256 size) {
+        bytes calldata sig = last.sig;
+        assembly ("memory-safe") {
+            let end := add(sig.offset, sig.length)
+            if gt(end, first) { size := sub(end, first) }
+        }
+    }
+
+    function _freeMemory() private pure returns (uint256 free) {
+        assembly ("memory-safe") {
+            free := mload(0x40)
+        }
+    }
+
+    /// @dev Gives the memory of one payment to the next, so that many cost what each costs.
+    function _releaseMemory(uint256 free) private pure {
+        assembly ("memory-safe") {
+            mstore(0x40, free)
+        }
+    }
+
+    /// @dev A call silently forwards no more than 63/64 of what is left.
+    function _requireGas(uint256 most) private view {
+        uint256 left = gasleft();
+        if (left - left / 64 < most + CALL_GAS) revert NotEnoughGas();
     }
 
     /// @dev Calls this contract with exactly so much gas; a failure becomes an event. Written in
@@ -310,9 +499,7 @@ contract PaySettler {
         private
         returns (bool ok)
     {
-        // a call silently forwards no more than 63/64 of what is left
-        uint256 left = gasleft();
-        if (left - left / 64 < most + CALL_GAS) revert NotEnoughGas();
+        _requireGas(most);
         bytes memory reason;
         assembly ("memory-safe") {
             ok := call(most, address(), 0, add(callData, 32), mload(callData), 0, 0)

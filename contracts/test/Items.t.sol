@@ -116,10 +116,32 @@ contract Items {
         else _moved(before, 0, 0);
     }
 
+    /// @notice Of two payments that move together, each moves exactly or not at all, and the bits
+    /// of the batch report which.
+    function check_twoTogetherAreExact(uint256 one, uint256 oneFee, uint256 two, uint256 twoFee)
+        public
+    {
+        Held memory before = _held();
+        PaySettler.Pay[] memory payments = new PaySettler.Pay[](2);
+        payments[0] = _pay(one, oneFee, bytes32(uint256(1)), type(uint256).max);
+        payments[1] = _pay(two, twoFee, bytes32(uint256(2)), type(uint256).max);
+        uint256 mask = settler.settle3009(payments);
+        assert(mask < 4);
+        if (mask & 1 == 0) (one, oneFee) = (0, 0);
+        if (mask & 2 == 0) (two, twoFee) = (0, 0);
+        _moved(before, one + two, oneFee + twoFee);
+    }
+
     function testFuzz_signedPaymentIsExact(uint256 value, uint256 fee, bytes32 ref, uint256 end)
         public
     {
         check_signedPaymentIsExact(value % (2 * MOST), fee % (2 * MOST), ref, end);
+    }
+
+    function testFuzz_twoTogetherAreExact(uint256 one, uint256 oneFee, uint256 two, uint256 twoFee)
+        public
+    {
+        check_twoTogetherAreExact(one % MOST, oneFee % MOST, two % MOST, twoFee % MOST);
     }
 
     function testFuzz_directPaymentIsExact(uint256 value, uint256 fee, bytes32 ref, uint256 end)

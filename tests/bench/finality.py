@@ -56,7 +56,7 @@ async def _measured(pool: ProcessPoolExecutor) -> list[Figure]:
                 stack.enter_context, florin(**_settings(f"http://127.0.0.1:{port}"))
             )
             try:
-                await _fund(
+                await fund_coin(
                     chain,
                     [EvmSigner(running.home.get_or_create_secrets().relayer_key).address],
                     _COIN,
@@ -111,7 +111,7 @@ class _Blocks:
         task.add_done_callback(self._asking.discard)
 
     async def _note(self, at: float) -> None:
-        block = await _ask(self._chain, "eth_getBlockByNumber", "latest", False)
+        block = await ask(self._chain, "eth_getBlockByNumber", "latest", False)
         self.block_times.setdefault(int(block["number"], 16), (at, int(block["timestamp"], 16)))
         self._noted.set()
 
@@ -164,7 +164,7 @@ async def _paid(
 ) -> tuple[list[float], list[float]]:
     """Return milliseconds from final to succeeded, and seconds from accepted to succeeded."""
     wallets = [EvmTestWallet(CHAIN) for _ in range(COUNT)]
-    await _fund(chain, [wallet.address for wallet in wallets], "0x0")
+    await fund_coin(chain, [wallet.address for wallet in wallets], "0x0")
     await _wait_until_offered(running, pool, wallets[0])
     prepared = await asyncio.to_thread(prepare, running, pool, wallets)
     result: dict[str, list[float]] = {payment: [] for payment, _ in prepared}
@@ -181,7 +181,7 @@ async def _paid(
     overheads_ms, accepted_s = [], []
     for payment, tx_hash in hashes.items():
         times = result[payment]
-        receipt = await _ask(chain, "eth_getTransactionReceipt", tx_hash)
+        receipt = await ask(chain, "eth_getTransactionReceipt", tx_hash)
         final_at = await blocks.final_at(int(receipt["blockNumber"], 16))
         overheads_ms.append((times[-1] - final_at) * 1e3)
         accepted_s.append(times[-1] - accepted[payment])
@@ -221,12 +221,12 @@ async def _answer(running: Florin, request: bytes) -> bytes:
     return body
 
 
-async def _fund(chain: EvmDevChain, accounts: list[str], coin: str) -> None:
+async def fund_coin(chain: EvmDevChain, accounts: list[str], coin: str) -> None:
     gift = {"accounts": accounts, "nativeWei": coin}
-    await _ask(chain, "florin_faucet", gift)
+    await ask(chain, "florin_faucet", gift)
 
 
-async def _ask(chain: EvmDevChain, method: str, *params: Any) -> Any:
+async def ask(chain: EvmDevChain, method: str, *params: Any) -> Any:
     question = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
     answer = orjson.loads(await chain.handle(orjson.dumps(question)))
     if "error" in answer:

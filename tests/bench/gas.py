@@ -70,16 +70,18 @@ async def _measure() -> list[Figure]:
     )
     try:
         for name, way, most in (("eip3009", TOKEN, 75_000), ("permit2", EURO, 75_000)):
-            await _settled(lab, way, [1])  # the receivers' first payment
-            alone = await _settled(lab, way, [2])
-            each = await _settled(lab, way, list(range(3, 3 + TOGETHER))) / TOGETHER
+            await settle_payments(lab, way, [1])  # the receivers' first payment
+            alone = await settle_payments(lab, way, [2])
+            each = await settle_payments(lab, way, list(range(3, 3 + TOGETHER))) / TOGETHER
             note = f"each of {TOGETHER} payments with a fee in one transaction; {alone:,} alone"
             figures.append(Figure(f"gas_{name}", each, "gas", note, at_most=most))
         for receiver in (MERCHANT, FEES):
             await lab.send(to=receiver, value=1)
-        figures.append(await _sent(lab, COIN, PayableAsset("", COIN), 100_000))
+        figures.append(await measure_wallet_payment(lab, COIN, PayableAsset("", COIN), 100_000))
         figures.append(
-            await _sent(lab, TOKEN, PayableAsset("", TOKEN, (PRICE,), "direct"), 130_000)
+            await measure_wallet_payment(
+                lab, TOKEN, PayableAsset("", TOKEN, (PRICE,), "direct"), 130_000
+            )
         )
         figures += await _by_contract(lab)
         await lab.send(to=TREASURY.address, value=10 * ETHER)
@@ -92,7 +94,9 @@ async def _measure() -> list[Figure]:
     return figures
 
 
-async def _sent(lab: EvmChainHarness, asset_id: str, means: PayableAsset, most: int) -> Figure:
+async def measure_wallet_payment(
+    lab: EvmChainHarness, asset_id: str, means: PayableAsset, most: int
+) -> Figure:
     """Return the gas of a transaction that a wallet sends itself."""
     wallet = make_buyer(20_000)
     payer = to_account(wallet)
@@ -157,7 +161,7 @@ async def _paid_out(lab: EvmChainHarness, name: str, asset_id: str, most: int) -
     return Figure(f"gas_payout_{name}", int(receipt["gasUsed"], 16), "gas", note, at_most=most)
 
 
-async def _settled(lab: EvmChainHarness, asset_id: str, numbers: list[int]) -> int:
+async def settle_payments(lab: EvmChainHarness, asset_id: str, numbers: Sequence[int]) -> int:
     """Return the gas of one transaction that settles a payment per number."""
     token = lab.rail.assets[asset_id]
     wallets = [make_buyer(10_000 + number) for number in numbers]

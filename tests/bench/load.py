@@ -18,6 +18,7 @@ from florin_server.app.files import raise_file_limit
 
 from tests.bench.http1 import HttpConnection
 from tests.bench.http2 import GrpcConnection, Metadata, message
+from tests.bench.size import sized
 
 Address = tuple[str, int]
 
@@ -27,8 +28,11 @@ PATIENCE_S = 60
 
 @contextmanager
 def child() -> Iterator[ProcessPoolExecutor]:
-    """Start a fresh process that runs functions, with room for thousands of connections."""
-    fresh = get_context("spawn")
+    """Start a fresh process that runs functions, with room for thousands of connections.
+
+    In a short run it is a fork, which need not import anything again.
+    """
+    fresh = get_context(sized("spawn", "fork"))
     with ProcessPoolExecutor(max_workers=1, mp_context=fresh, initializer=raise_file_limit) as pool:
         pool.submit(time.time).result(PATIENCE_S)
         yield pool

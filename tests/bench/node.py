@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Timer
 from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
@@ -33,6 +34,7 @@ from tests.bench.load import Address
 from tests.support import anvil
 from tests.support.anvil_node import sign_faucet_transaction
 from tests.support.chains import deploy_devnet_contracts
+from tests.support.command import ROOT, CommandForks, Process
 
 # not the embedded chain's own ID: the service has that chain too, and it stays idle
 CHAIN_ID = 31338
@@ -161,29 +163,36 @@ def nodes() -> Iterator[tuple[str, AbstractContextManager[Node]]]:
 @contextmanager
 def _served(upstream: str | None, chain_id: int = CHAIN_ID) -> Iterator[tuple[str, int]]:
     """Serve the embedded chain, or a counter in front of another; yield the URL and the process."""
-    ours, theirs = get_context("spawn").Pipe()
     with tempfile.TemporaryDirectory(prefix="florin-bench-") as folder:
-        process = get_context("spawn").Process(
-            target=_run, args=(theirs, Path(folder) / "evm.db", upstream, chain_id), daemon=True
-        )
-        process.start()
+        process = _start_process(str(Path(folder) / "evm.db"), str(chain_id), upstream or "")
+        late = Timer(load.PATIENCE_S, process.kill)
+        late.start()
         try:
-            if not ours.poll(load.PATIENCE_S):
+            assert process.stdout is not None
+            url = process.stdout.readline().strip()
+            late.cancel()
+            if not url:
                 raise RuntimeError("the chain does not start")
-            assert process.pid is not None
-            yield ours.recv(), process.pid
+            yield url, process.pid
         finally:
-            process.terminate()
-            process.join()
+            late.cancel()
+            process.kill()
+            process.communicate()
 
 
-def _run(started: Connection, path: Path, upstream: str | None, chain_id: int) -> None:
-    uvloop.run(_serve(started, path, upstream, chain_id))
+def _start_process(*arguments: str) -> Process:
+    """Run this module; if figures do not matter, in a fork of a process that has loaded Florin."""
+    if (forks := CommandForks.find_shared()) is not None:
+        return forks.module("tests.bench.node", *arguments)
+    command = [sys.executable, "-m", "tests.bench.node", *arguments]
+    pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen(command, cwd=ROOT, stdin=nothing, stdout=pipe, text=True)
 
 
-async def _serve(started: Connection, path: Path, upstream: str | None, chain_id: int) -> None:
+async def _serve(path: Path, chain_id: int, upstream: str) -> None:
+    """Serve until this process is killed; print the URL first."""
     counts: Counter[str] = Counter()
-    if upstream is None:
+    if not upstream:
         chain = await EvmDevChain.open(path, EvmDevSettings(chain_id=chain_id))
         handle = chain.handle
     else:
@@ -210,6 +219,9 @@ async def _serve(started: Connection, path: Path, upstream: str | None, chain_id
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    started.send(f"http://127.0.0.1:{runner.addresses[0][1]}")
-    # the parent process ends this one
+    print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
     await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    uvloop.run(_serve(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))

@@ -9,6 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from tests.bench import (
+    addresses,
     checkout,
     codec,
     create,
@@ -39,6 +40,7 @@ from tests.bench import (
     transcoder,
     verify,
     watchers,
+    watching,
     workers,
 )
 from tests.bench.florin import Florin, florin
@@ -66,6 +68,8 @@ SUBJECTS: dict[str, Subject] = {
     "direct": _with_florin(direct.measure),
     "codec": _with_florin(codec.measure),
     "transcoder": _with_florin(transcoder.measure),
+    "addresses": addresses.measure,
+    "watching": watching.measure,
     "observed": observation.measure,
     "create": _with_florin(create.measure),
     "payments": payments.measure,

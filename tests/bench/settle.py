@@ -31,6 +31,7 @@ from tests.bench.size import sized
 from tests.support.wallet import EvmTestWallet
 
 COUNT, WARM = sized((300, 100), (3, 1))
+BATCHES = sized(((1, "single"), (50, "batched")), ((50, "batched"),))
 # concurrent transactions, ordered enough for a chain that keeps early ones
 _PUSHES = 8
 _TREASURY = "0x" + "fe" * 20
@@ -39,7 +40,7 @@ _RELAYER = EvmSigner(b"\x1e" * 32)
 
 def measure(pool: ProcessPoolExecutor) -> list[Figure]:
     figures = []
-    for together, name in ((1, "single"), (50, "batched")):
+    for together, name in BATCHES:
         for where, item in nodes():
             with item as chain, shop(chain, together) as running:
                 figures += _measured(chain, running, pool, together, name + where)

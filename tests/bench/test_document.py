@@ -38,6 +38,7 @@ def test_capacity_plan_lists_every_rate():
     assert {*plan.RATES, *plan.ALONE} == {*rates}
 
 
+@pytest.mark.slow
 def test_a_run_is_put_between_the_marks_and_nowhere_else():
     ratio = Figure("a_vs_b", 1.5, "×", "how", at_least=2, peer="b | c")
     subjects = {"status": Measured(3.0, (ratio,)), "verify": Measured(1.0, failed="OSError: full")}

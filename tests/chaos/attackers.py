@@ -20,6 +20,7 @@ from florin_server.rails.evm.sending.fees import WALLET_GAS
 from florin_server.rails.evm.settler import PayArguments
 from solders.keypair import Keypair
 
+from tests.chaos.buyer_wallets import BuyerWallet
 from tests.chaos.chaos_service import EVM, USD, ChaosEnvironment, get_attacker_wallet
 from tests.chaos.fast_clock import QuickClock
 from tests.chaos.intruder import Intruder
@@ -46,7 +47,8 @@ _VERDICTS = (
     held_pb2.HELD_PAYMENT_VERDICT_KEEP,
 )
 # reads until late money is returned; after that the audit decides
-_POLLS_MAX = 600
+_POLLS_MAX = 2400
+_RESEND_EVERY = 10  # reads
 
 
 class Attackers:
@@ -161,14 +163,15 @@ class Attackers:
             if order.way is Way.COIN and order.variant % 2:
                 await self._wait_passed(end)
             postponed = data[:_END_AT] + _FOREVER.to_bytes(_WORD, "big") + data[_END_AT + _WORD :]
-            await wallet.send_call(
+            has_paid = await wallet.send_call(
                 service_client.evm,
                 gas=300_000,
                 to=bytes.fromhex(call["to"][2:]),
                 value=int(call.get("value", "0x0"), 16),
                 data=postponed,
             )
-        await self._wait_returned(payment_run)
+        if has_paid:
+            await self._wait_returned(payment_run, wallet)
         headers = self._runner.headers(order)
         path = f"/v1/payments/{payment_run.payment_id}/cancel"
         await service_client.call_patiently(lambda: service_client.api.call("POST", path, headers))
@@ -180,14 +183,25 @@ class Attackers:
                 return
             await asyncio.sleep(POLL_S)
 
-    async def _wait_returned(self, payment_run: PaymentRun) -> None:
+    async def _wait_returned(self, payment_run: PaymentRun, wallet: BuyerWallet) -> None:
         """Wait a limited time until the money is on its way back."""
-        payment_id = payment_run.payment_id
-        query = f"SELECT 1 FROM payout WHERE payment_id = '{payment_id}' AND kind = 'return'"
-        for _ in range(_POLLS_MAX):
-            if self._environment.select(query):
-                return
+        of_payment = f"payment_id = '{payment_run.payment_id}'"
+        query = f"SELECT 1 FROM payout WHERE {of_payment} AND kind = 'return'"
+        await self._wait_for_row(query, wallet)
+
+    async def _wait_for_row(self, query: str, wallet: BuyerWallet) -> Any:
+        """Return a query's first value after a limited time; None if it has none.
+
+        The wallet resends meanwhile what a reorganization removes.
+        """
+        for turn in range(1, _POLLS_MAX + 1):
+            if rows := self._environment.select(query):
+                return rows[0][0]
+            if turn % _RESEND_EVERY == 0:
+                async with wallet.lock:
+                    await wallet.resend_newest(self._service_client.evm)
             await asyncio.sleep(POLL_S)
+        return None
 
     async def _pay_twice(self, payment_run: PaymentRun) -> None:
         """Pay by signature, submitted by the buyer or a stranger, and by a separate transaction."""
@@ -210,7 +224,7 @@ class Attackers:
                 paid = await self._pay(wallet, pay)
                 await self._confirm(payment_run, option, outputs)
         if paid:
-            await self._wait_returned(payment_run)
+            await self._wait_returned(payment_run, wallet)
 
     def _build_pay_arguments(
         self, payment_run: PaymentRun, option: dict[str, Any], payer: str, signature: bytes
@@ -280,19 +294,18 @@ class Attackers:
         await service_client.call_operator("ImportScreeningList", screened)
         (call,) = get_params(action)
         async with wallet.lock:
-            await wallet.send_call(
+            has_paid = await wallet.send_call(
                 service_client.evm,
                 gas=300_000,
                 to=bytes.fromhex(call["to"][2:]),
                 value=int(call["value"], 16),
                 data=call["data"],
             )
+        if not has_paid:
+            return
         query = f"SELECT id FROM held_money WHERE payment_id = '{payment_run.payment_id}'"
-        for _ in range(_POLLS_MAX):
-            if results := self._environment.select(query):
-                await self._resolve_held(results[0][0], _VERDICTS[order.variant % len(_VERDICTS)])
-                return
-            await asyncio.sleep(POLL_S)
+        if (held_id := await self._wait_for_row(query, wallet)) is not None:
+            await self._resolve_held(held_id, _VERDICTS[order.variant % len(_VERDICTS)])
 
     async def _resolve_held(self, held_id: str, verdict: Any) -> None:
         request = held_pb2.ResolveHeldPaymentRequest(

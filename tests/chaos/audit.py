@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 from florin.v1 import ledger_pb2
+from florin_sandbox.simulation.audit.addresses import sum_went_home
 from florin_sandbox.simulation.audit.auditor import Auditor
 from florin_sandbox.simulation.audit.target import (
     ETHER,
@@ -19,23 +20,32 @@ from florin_sandbox.simulation.audit.target import (
 )
 
 from tests.chaos.bounds import Bounds
+from tests.chaos.buyer_wallets import BuyerWallets
 from tests.chaos.chaos_service import MERCHANT, SOLANA_MERCHANT, ChaosEnvironment
 from tests.chaos.facts import Chain
 from tests.chaos.front_runner import THIEF
+from tests.chaos.order_assets import get_asset
 from tests.chaos.payment_run import PaymentRun
-from tests.chaos.plan import CONFIRMATIONS
+from tests.chaos.plan import CONFIRMATIONS, BuyerBehavior
 from tests.chaos.service_client import POLL_S, ServiceClient
 from tests.support.installation import OperatorStub
 
 # reads of the books and the chains until nothing is pending
 _POLLS_MAX = 200
+# what these buyers send pays nothing
+_UNPAID = {
+    BuyerBehavior.SHORT,
+    BuyerBehavior.TARDY,
+    BuyerBehavior.OTHER_ASSET,
+    BuyerBehavior.GONE,
+}
 _GIFTS = {10**10, 10**12, 10**21}
 
 
 def build_target(environment: ChaosEnvironment, service_client: ServiceClient) -> AuditTarget:
     """Return what to audit: everything, from the first block on."""
     return AuditTarget(
-        database=environment.home.database_path,
+        store=environment.store,
         evm=service_client.evm.ask,
         solana=service_client.solana.ask,
         relayers=environment.relayers(),
@@ -54,6 +64,7 @@ class Audit(Auditor):
         environment: ChaosEnvironment,
         service_client: ServiceClient,
         payment_runs: Sequence[PaymentRun],
+        wallets: BuyerWallets,
     ) -> None:
         ids = (payment_run.payment_id for payment_run in payment_runs if payment_run.payment_id)
         super().__init__(
@@ -62,6 +73,7 @@ class Audit(Auditor):
         )
         self._environment = environment
         self._payment_runs = payment_runs
+        self._wallets = wallets
         self.rows = self.facts.payments
         self.bill: dict[str, Any] = {}
         self.alarms: dict[str, list[str]] = {}
@@ -70,7 +82,12 @@ class Audit(Auditor):
         """Compare everything; `before` has the buyers' balances after block `since`."""
         self.expect("stored payments", len(self.rows), len(self.buyer_statuses))
         self.check_payments()
-        promised = [payment_run for payment_run in self._payment_runs if payment_run.order.refunded]
+        promised = [
+            payment_run
+            for payment_run in self._payment_runs
+            if payment_run.order.refunded
+            and "account that paid is unknown" not in payment_run.refund
+        ]
         self.check_refunds(
             {
                 payment_run.payment_id
@@ -84,10 +101,19 @@ class Audit(Auditor):
             relayers=frozenset(relayer.lower() for relayer in self.target.relayers),
             buyers=frozenset(key.partition(" ")[2] for key in before) - ours,
             since=since,
+            addresses=self.addresses,
+            coin_senders=frozenset({self._wallets.codes.coin_sender}),
         )
         await chain.read(self.target)
         self.check_events(chain)
         self.check_returned()
+        blocked = {
+            self._wallets.get_wallet(payment_run.order).address.lower()
+            for payment_run in self._payment_runs
+            if payment_run.order.behavior is BuyerBehavior.SUSPECT
+        }
+        await self.check_addresses(chain, blocked)
+        self._check_buyers_at_addresses()
         self.check_journal(chain)
         await self.check_nonces()
         await self.check_evm_balances(chain)
@@ -108,11 +134,26 @@ class Audit(Auditor):
             if not asset.startswith(EVM) and asset not in MINTS:
                 continue
             left = balance_before + self._compute_change(asset, payer)
+            left += sum_went_home(chain, asset, payer)
+            left -= chain.sent_to_addresses[asset, payer]
             if asset == ETHER:
                 left += chain.coin_from_front_runner[payer] - chain.gas_since[payer]
             if asset == USD:
                 left -= chain.saved[payer]
             self.expect(f"{payer}'s {asset}", await self.target.read_balance(payer, asset), left)
+
+    def _check_buyers_at_addresses(self) -> None:
+        """Check that buyers who sent too little, too late or something else paid nothing."""
+        for payment_run in self._payment_runs:
+            order = payment_run.order
+            is_unpaid = order.behavior in _UNPAID or (
+                order.behavior is BuyerBehavior.SUSPECT
+                and not order.has_second_payer
+                # a node that is read late does not show who sent coin
+                and get_asset(order) != ETHER
+            )
+            if order.way.has_own_address and is_unpaid and payment_run.status == "succeeded":
+                self.problems.append(f"{payment_run} succeeded")
 
     def _compute_change(self, asset: str, account: str) -> int:
         """Return how much payments and refunds changed an account's balance of an asset."""

@@ -39,6 +39,7 @@ PAYMENT_GAS_MAX = compute_transaction_gas(
 _PAID_LEAST = 60_000
 _LATE = "payment {} was paid late, or twice, by "
 _HELD = "payment {} was paid( late)? by .*, and its payer is blocked by screening list"
+_STRAY = "payment {}: {} holds "
 _GIVEN_UP = "payment {} is no longer sent: 3 transactions failed to pay it"
 _EXHAUSTED = (
     ("FAILED", "the hour's budget for failed gas is exhausted", FAILED_GAS.chain),
@@ -50,7 +51,7 @@ _BUDGETS = (
     "payers whose payments are paused until .* because too many failed",
 )
 _USED = f"""
-    SELECT at_us / 3600000000, sum(gas) FROM failed_gas
+    SELECT at_us / 3600000000, CAST(sum(gas) AS BIGINT) FROM failed_gas
     WHERE chain_id = '{EVM}' AND upper(kind) = '{{}}' GROUP BY 1
 """
 
@@ -166,6 +167,11 @@ class Bounds:
             for payment_id in sorted({refund.payment_id for refund in self._facts.returned_payouts})
             if payment_id not in self._facts.held_states
         ] + [_HELD.format(payment_id) for payment_id in self._facts.held_states]
+        strays = [
+            _STRAY.format(stray.payment_id, stray.id)
+            for stray in self._facts.strays
+            if not stray.why.startswith(("not worth", "not part"))
+        ]
         failing = [
             payment_run.payment_id
             for payment_run in self._payment_runs.values()
@@ -184,8 +190,8 @@ class Bounds:
             if gas >= most
         ]
         return {
-            "may": [*late, *map(_GIVEN_UP.format, failing), *_BUDGETS],
-            "must": [*late, *given_up, *sorted(set(exhausted))],
+            "may": [*late, *strays, *map(_GIVEN_UP.format, failing), *_BUDGETS],
+            "must": [*late, *strays, *given_up, *sorted(set(exhausted))],
         }
 
     def _check_late_attackers(self) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from typing import Any
 
 from eth_account import Account
 from florin_sandbox.devnet.evm import DEVNET
+from florin_sandbox.devnet.genesis import load_artifact
 from solders.keypair import Keypair
 
 from tests.chaos.chaos_service import FACTORY, ChaosEnvironment
@@ -21,6 +23,7 @@ from tests.support.contract_accounts import (
     make_contract_account,
 )
 from tests.support.hostile_accounts import ANY_TOKEN, BURNS_IN_ODD_BLOCKS, SWITCHED
+from tests.support.payment_addresses import COIN_SENDER
 from tests.support.solana import SolanaTestWallet
 from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet
 
@@ -29,6 +32,9 @@ _FAUCET_MAX = 80
 _POLLS_MAX = 40
 
 
+# some of these buyers name an account
+_NAMING = 4
+_NAMES_ACCOUNT = {BuyerBehavior.SHORT, BuyerBehavior.OVER, BuyerBehavior.TARDY}
 _HELPER = Way.EIP3009, 10**6
 _VAULTS = 10**6 + 1
 
@@ -38,6 +44,7 @@ class BuyerWallet(EvmTestWallet):
 
     def __init__(self, secret: bytes) -> None:
         super().__init__(key=secret)
+        self.secret = secret
         self.lock = asyncio.Lock()
         self._sent: dict[int, str] = {}  # by nonce
         self._hashes: dict[str, int] = {}  # the nonces of transactions
@@ -61,6 +68,15 @@ class BuyerWallet(EvmTestWallet):
             return
         if await chain.ask("eth_getTransactionReceipt", tx_hash) is None:
             await self._send_all(chain, self._hashes[tx_hash])
+
+    async def resend_newest(self, chain: ChainClient) -> None:
+        """Resend all transactions if the block of the newest was replaced."""
+        if not self._hashes:
+            return
+        newest = max(self._hashes, key=self._hashes.__getitem__)
+        # what costs more than the wallet has is refused again
+        with contextlib.suppress(ChainRefused):
+            await self.resend_lost(chain, newest)
 
     async def _send_all(self, chain: ChainClient, nonce: int) -> None:
         for raw in (self._sent[number] for number in sorted(self._sent) if number <= nonce):
@@ -122,6 +138,9 @@ class Codes:
     switched: str = ""
     odd: str = ""
     junk: str = ""
+    # anyone can let them send, as exchanges' contracts do
+    batch_sender: str = ""
+    coin_sender: str = ""
     watched: bool = True
 
     def get_burning_code(self, order: Order) -> str:
@@ -153,7 +172,7 @@ class BuyerWallets:
                 self.solana.setdefault(key, SolanaBuyerWallet(self._secret(key)))
             else:
                 self.evm.setdefault(key, BuyerWallet(self._secret(key)))
-            if order.behavior is BuyerBehavior.MOVER:
+            if order.behavior is BuyerBehavior.MOVER or order.way is Way.ADDRESS:
                 self.evm.setdefault(vault := _get_vault_key(key), BuyerWallet(self._secret(vault)))
         self.helper = self.evm[_HELPER] = BuyerWallet(self._secret(_HELPER))
 
@@ -161,6 +180,10 @@ class BuyerWallets:
         """Return the wallet to which a buyer moves its money."""
         wallet: BuyerWallet = self.evm[_get_vault_key((order.way, order.buyer))]
         return wallet
+
+    def names_account(self, order: Order) -> bool:
+        """Return whether a buyer at an address names an account for what comes back."""
+        return order.variant == _NAMING and order.behavior in _NAMES_ACCOUNT
 
     def _make_smart_account(self, order: Order) -> ContractAccount:
         owner = Account.from_key(self._secret((order.way, order.buyer)))
@@ -212,6 +235,7 @@ class BuyerWallets:
         ):
             place = await helper.deploy(evm, bytes.fromhex(runtime))
             setattr(self.codes, name, place.rpartition(":")[2].lower())
+        await self._deploy_senders(service_client)
         burners = [
             order
             for order in self._orders
@@ -233,6 +257,18 @@ class BuyerWallets:
         await asyncio.gather(
             *(wallet.delegate(service_client.evm, NON_SIGNING_ADDRESS) for wallet in non_signers)
         )
+
+    async def _deploy_senders(self, service_client: ServiceClient) -> None:
+        """Deploy the contracts that send to addresses, and give the first one tokens."""
+        evm, helper = service_client.evm, self.helper
+        creation = load_artifact("TestMulticall").init
+        receipt = await helper.transact(evm, gas=2_000_000, value=0, data=creation)
+        self.codes.batch_sender = receipt["contractAddress"].lower()
+        place = await helper.deploy(evm, bytes.fromhex(COIN_SENDER))
+        self.codes.coin_sender = place.rpartition(":")[2].lower()
+        tokens = [token.address for token in DEVNET.tokens]
+        gift = {"accounts": [self.codes.batch_sender], "nativeWei": "0x0", "tokens": tokens}
+        await evm.ask("florin_faucet", gift)
 
 
 def _get_vault_key(key: tuple[Way, int]) -> tuple[Way, int]:

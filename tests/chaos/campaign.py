@@ -1,13 +1,14 @@
 """Make payments of every kind while chains, nodes and the service itself fail.
 
     python -m tests.chaos.campaign [--payments N] [--seeds N] [--seed N] [--embedded] [--folder F]
+        [--engine sqlite] [--engine postgres]
 
-Buyers pay over REST in every way. A plan derived from a seed causes failures. Transactions get
-lost, or are refused although they were accepted. Nodes lag, return nonsense or do not answer. Fees
-rise forty times. Blocks come late, not at all, or are replaced as deep as confirmations allow.
-Strangers submit what buyers signed. The service dies by SIGKILL and restarts on what it left. One
-order in five is an attacker's. The chains run in a separate process and outlive the service; with
---embedded they run in the service and die with it.
+Buyers pay over REST in every way, and some only send to an address or sign for x402. A plan derived
+from a seed causes failures. Transactions get lost, or are refused although they were accepted.
+Nodes lag, return nonsense or do not answer. Fees rise forty times. Blocks come late, not at all, or
+are replaced as deep as confirmations allow. Strangers submit what buyers signed. The service dies
+by SIGKILL and restarts on what it left. One order in five is an attacker's. The chains run in a
+separate process and outlive the service; with --embedded they run in the service and die with it.
 
 After each run every payment has ended: paid once, or dead with the proof on the chain. Balances on
 the chains, the books and the journal agree to the last unit, and nothing is left open. The
@@ -37,8 +38,9 @@ from tests.chaos import chaos_run
 from tests.chaos import chaos_service as stages
 from tests.chaos.chaos_service import ChaosEnvironment
 from tests.chaos.fast_clock import QuickClock
-from tests.chaos.plan import ATTACKERS, BuyerBehavior, Kill, Plan, plan
+from tests.chaos.plan import ADDRESS_KINDS, ATTACKERS, BuyerBehavior, Kill, Plan, plan
 from tests.chaos.planted_bugs import PLANTED_BUGS
+from tests.support import postgres
 from tests.support.preload import load_all
 
 PAYMENTS, SEEDS = 300, 20
@@ -77,6 +79,7 @@ class Run:
         embedded: bool,
         bug: str = "",
         attacker: BuyerBehavior | None = None,
+        engine: str = postgres.SQLITE,
     ) -> None:
         shutil.rmtree(root, ignore_errors=True)
         root.mkdir(parents=True)
@@ -86,8 +89,13 @@ class Run:
             payments,
             embedded=embedded,
             attacker=PLANTED_BUGS[bug].attacker if bug else attacker,
+            address_kinds=(bug and PLANTED_BUGS[bug].address_kinds) or ADDRESS_KINDS,
+            only_reorgs=bool(bug) and PLANTED_BUGS[bug].needs_reorgs,
         )
-        self._environment = ChaosEnvironment(root, embedded, self.plan.keys, bug)
+        self._environment = ChaosEnvironment(root, embedded, self.plan.keys, bug, engine)
+        if engine != postgres.SQLITE:
+            # every process finds it by its name
+            postgres.get_database(self._environment.home.path, engine)
         self._kills = [*self.plan.kills]
         self._chains = 0
         self._service = 0
@@ -95,7 +103,10 @@ class Run:
 
     @property
     def name(self) -> str:
-        return f"{self.plan.seed}{' embedded' if self._environment.embedded else ''}"
+        environment = self._environment
+        embedded = " embedded" if environment.embedded else ""
+        engine = "" if environment.engine == postgres.SQLITE else f" {environment.engine}"
+        return f"{self.plan.seed}{embedded}{engine}"
 
     def fork(self) -> int:
         """Run in a child process."""
@@ -247,18 +258,26 @@ def main() -> int:
         "--attacker", type=BuyerBehavior, choices=ATTACKERS, help="attackers of one kind alone"
     )
     parser.add_argument("--folder", type=Path, default=Path("build/chaos"))
+    parser.add_argument(
+        "--engine",
+        action="append",
+        choices=(postgres.SQLITE, postgres.POSTGRES),
+        help="of the store; named twice, each seed runs on both",
+    )
     parser.add_argument("--jobs", type=int, default=1, help="seeds at a time")
     namespace = parser.parse_args()
     seeds = [namespace.seed] if namespace.seed is not None else list(range(1, namespace.seeds + 1))
     runs = [
         Run(
-            namespace.folder / f"seed-{seed}",
+            namespace.folder / f"seed-{seed}{'' if engine == postgres.SQLITE else '-' + engine}",
             seed,
             namespace.payments,
             embedded=namespace.embedded,
             bug=namespace.bug,
             attacker=namespace.attacker,
+            engine=engine,
         )
+        for engine in namespace.engine or [postgres.SQLITE]
         for seed in seeds
     ]
     results = campaign(runs, namespace.jobs)

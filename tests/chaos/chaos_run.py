@@ -19,8 +19,9 @@ from tests.chaos.buyer_wallets import BuyerWallets
 from tests.chaos.chaos_service import ChaosEnvironment
 from tests.chaos.fast_clock import QuickClock
 from tests.chaos.payment_run import PaymentRun, PaymentRunner
-from tests.chaos.plan import CONFIRMATIONS, PAYS, USUAL, BuyerBehavior, ChainFault, Order, Plan, Way
+from tests.chaos.plan import CONFIRMATIONS, USUAL, BuyerBehavior, ChainFault, Order, Plan, Way
 from tests.chaos.service_client import CALL_S, INJECTED, POLL_S, ChainRefused, ServiceClient
+from tests.chaos.stray_returns import StrayReturns
 from tests.support.solana import ASSETS
 
 GWEI = 10**9
@@ -34,11 +35,12 @@ _BUSY = f"""
     SELECT (SELECT count(*) FROM chain_tx WHERE state IN ('signed', 'sent'))
          + (SELECT count(*) FROM confirm WHERE state = 'waiting' AND failures < {FAILURES_MAX}
             AND retry_at_us < {{}})
+         + (SELECT count(*) FROM facilitation WHERE state IN ('waiting', 'sent'))
 """
 # until every authorization has lapsed, plus what the chains need to notice
 LAPSE_S = 1400
 # a run that takes longer is stuck
-PATIENCE_S, PATIENCE_PER_PAYMENT_S = 120, 0.3
+PATIENCE_S, PATIENCE_PER_PAYMENT_S = 300, 0.6
 PROBES = 1000
 
 
@@ -60,6 +62,9 @@ class ChaosRun:
         orders = (*plan.orders, *self._probes)
         self._wallets = BuyerWallets(plan.seed, orders, embedded=environment.embedded)
         self._runner = PaymentRunner(environment, plan.seed, service_client, self._wallets)
+        self._strays = StrayReturns(
+            environment, service_client, self._clock, self._wallets.helper.account
+        )
         self._ended_at = 0.0
         self._effects: Counter[str] = Counter()
 
@@ -84,14 +89,17 @@ class ChaosRun:
             asyncio.gather(*(self._runner.run_order(order) for order in self._probes)), "the probes"
         )
         await self._in_time(self._wait_until_idle(), "the transactions")
+        ended_us = self._clock.now_us()
+        await self._in_time(self._strays.return_all(), "the returns")
+        await self._in_time(self._wait_until_idle(), "the transactions of returns")
         payment_runs = [item for result in (*bought, *probes) for item in result]
-        audit = Audit(self._environment, service_client, payment_runs)
-        await audit.check(since, before, self._clock.now_us())
+        audit = Audit(self._environment, service_client, payment_runs, self._wallets)
+        await audit.check(since, before, ended_us)
         audit.problems += [
             f"no reason not to be paid: {payment_run}"
             for payment_run in payment_runs
             if payment_run.status != "succeeded"
-            and payment_run.order.behavior in PAYS
+            and payment_run.order.pays
             and not payment_run.lapsed
         ]
         audit.problems += [
@@ -106,6 +114,8 @@ class ChaosRun:
                 payment_run.payment_id for payment_run in payment_runs if payment_run.lapsed
             ),
             "bill": audit.bill,
+            "conserved": audit.conserved,
+            "at_addresses": _count_at_addresses(payment_runs),
             "alarms": audit.alarms,
             "effects": dict(await self._counts()),
             "lost": service_client.lost,
@@ -303,8 +313,19 @@ class ChaosRun:
 
 def _count_honest(last: list[PaymentRun]) -> str:
     """Return the share of honest orders that were paid, by the last payment of each."""
-    honest = [payment_run for payment_run in last if payment_run.order.behavior in PAYS]
+    honest = [payment_run for payment_run in last if payment_run.order.pays]
     return f"{sum(payment_run.status == 'succeeded' for payment_run in honest)}/{len(honest)}"
+
+
+def _count_at_addresses(payment_runs: list[PaymentRun]) -> dict[str, int]:
+    """Return how payments at addresses ended, by what their buyers did."""
+    return dict(
+        Counter(
+            f"{payment_run.order.way} {payment_run.order.behavior}: {payment_run.status}"
+            for payment_run in payment_runs
+            if payment_run.order.way.has_own_address
+        )
+    )
 
 
 def _median(values: list[float]) -> float:

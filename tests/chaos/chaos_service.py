@@ -7,10 +7,8 @@ import json
 import logging
 import os
 import signal
-import sqlite3
 import threading
 from collections.abc import Awaitable, Callable
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,20 +16,26 @@ from typing import Any
 from florin_sandbox import demo
 from florin_sandbox.devnet.evm import DEVNET, EvmDevChain, EvmDevSettings
 from florin_sandbox.devnet.solana import SOLANA_DEVNET, SolanaDevChain, SolanaDevSettings
+from florin_sandbox.simulation.audit.facts import AuditedStore
 from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,
     EVM,
     USD,
 )
+from florin_server.accounts.service import keys
 from florin_server.accounts.store import destinations, merchants
+from florin_server.accounts.store import keys as key_store
 from florin_server.app.chains.keys import ChainKeyring
 from florin_server.app.home import StateFolder
 from florin_server.app.service import FlorinService
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.accounts.account import ApiKey
+from florin_server.domain.accounts.credentials import ApiKeyKind
 from florin_server.domain.payments.payment import Destination
-from florin_server.rails.connection import health
+from florin_server.rails.connection import health, jsonrpc
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
+from florin_server.rails.evm.forwarder_settings import ForwarderSettings
 from florin_server.rails.evm.sending.relay import EvmRelay
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmChainSettings, EvmCoinSettings
@@ -44,7 +48,9 @@ from florin_server.settings import (
     FailedGasSettings,
     LimitSettings,
     Settings,
+    X402Settings,
 )
+from pydantic import SecretStr
 from solders.keypair import Keypair
 
 from tests.chaos.fast_clock import SPEED, QuickClock
@@ -52,6 +58,8 @@ from tests.chaos.front_runner import FrontRunner
 from tests.chaos.node import Node
 from tests.chaos.plan import CONFIRMATIONS, Kill
 from tests.chaos.planted_bugs import PLANTED_BUGS
+from tests.chaos.stores import open_store
+from tests.support import postgres
 from tests.support.contract_accounts import UNIVERSAL
 from tests.support.evm_harness import make_asset, make_euro_asset
 from tests.support.service import NO_LIMITS
@@ -102,6 +110,7 @@ class ChaosEnvironment:
     embedded: bool
     keys: int = 1
     bug: str = ""  # the bug planted in the service
+    engine: str = postgres.SQLITE
 
     @property
     def home(self) -> StateFolder:
@@ -115,12 +124,13 @@ class ChaosEnvironment:
     def log(self) -> Path:
         return self.root / "service.log"
 
+    @property
+    def store(self) -> AuditedStore:
+        return open_store(self.home.path, self.engine)
+
     def select(self, query: str) -> list[tuple[Any, ...]]:
         """Query the service's database."""
-        with closing(
-            sqlite3.connect(f"file:{self.home.database_path}?mode=ro", uri=True)
-        ) as database:
-            return database.execute(query).fetchall()
+        return self.store.select(query)
 
     def write_facts(self, name: str, facts: Any) -> None:
         """Replace the facts under a name."""
@@ -143,9 +153,13 @@ class ChaosEnvironment:
             "rates": {ETHER: {"GBP": "2500.00"}},
             # refunds of directly settled payments come out of the treasury
             "refund_credit": dict.fromkeys((USD, EUR, ETHER, *ASSETS), 10**20),
+            "x402": X402Settings(facilitator=True, wait_s=0.5),
             **FEES,
             **OPTIONS,
         }
+        if self.engine != postgres.SQLITE:
+            database = postgres.get_database(self.home.path, self.engine)
+            common["store"] = SecretStr(database.dsn)
         if self.embedded:
             return Settings(
                 **common,
@@ -165,6 +179,7 @@ class ChaosEnvironment:
             poll_ms=POLL_MS,
             settler=DEVNET.settler,
             opener=DEVNET.opener,
+            forwarder=ForwarderSettings(address=DEVNET.forwarder),
             factories=(DEVNET.wallet_factory, FACTORY),
             treasury=TREASURY.address,
             coin=EvmCoinSettings(name="Test Ether", symbol="tETH"),
@@ -333,6 +348,8 @@ def shorten_node_pauses() -> None:
     """Shorten the pauses of failed nodes to the run's clock."""
     for name in ("PROBE_S", "BACKOFF_S", "BACKOFF_MAX_S", "SHORT_S", "RETRY_MAX_S"):
         setattr(health, name, getattr(health, name) / SPEED)
+    for name in ("BATCH_RETRY_S", "UNREADABLE_RETRY_S"):
+        setattr(jsonrpc, name, getattr(jsonrpc, name) / SPEED)
 
 
 def install_keys(environment: ChaosEnvironment) -> None:
@@ -363,14 +380,23 @@ async def open_shop(environment: ChaosEnvironment, service: FlorinService) -> No
             **dict.fromkeys(ASSETS, f"{SOLANA_DEVNET.chain_id}:{SOLANA_MERCHANT}"),
         }
         accounts = demo.build(app, service.secrets.pepper, paid_to)
+        facilitating, facilitator_key = keys.generate(
+            app,
+            service.secrets.pepper,
+            kind=ApiKeyKind.PARTNER,
+            live=False,
+            partner_id=accounts.partner.id,
+            scopes=frozenset({"facilitate"}),
+        )
         credentials = {
             "FLORIN_PARTNER_KEY": accounts.partner_key,
             "FLORIN_MERCHANT_ID": accounts.merchant.id,
             "FLORIN_APP_ID": accounts.wallet.app_id,
             "FLORIN_CLIENT_ID": "chaos",
+            "FACILITATOR_KEY": facilitator_key,
         }
         environment.write_facts("credentials", credentials)
-        await app.store.write(_store_accounts(accounts))
+        await app.store.write(_store_accounts(accounts, facilitating))
     if environment.embedded:
         urls = {"evm": service.evm_rpc_url, "solana": service.solana_rpc_url}
         environment.write_facts("chains", urls)
@@ -380,8 +406,9 @@ async def open_shop(environment: ChaosEnvironment, service: FlorinService) -> No
 
 
 @operation
-def _store_accounts(accounts: demo.DemoAccounts) -> Op[None]:
+def _store_accounts(accounts: demo.DemoAccounts, facilitating: ApiKey) -> Op[None]:
     yield from demo.put(accounts)
+    yield from key_store.put_key(facilitating)
     yield from merchants.put_merchant(replace(accounts.merchant, id=TREASURY_MERCHANT))
     for n, merchant_id in enumerate(ATTACKING_MERCHANTS):
         yield from merchants.put_merchant(replace(accounts.merchant, id=merchant_id))

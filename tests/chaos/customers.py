@@ -147,7 +147,7 @@ class Customer:
                 except ApiCallError as error:
                     if error.http != 503:
                         raise
-                    self._acknowledged.disturbed["503"] += 1
+                    self._acknowledged.disturbed[str(error)] += 1
                 await asyncio.sleep(_RETRY_S)
 
     async def _watch(self, payment_id: str) -> str:

@@ -11,12 +11,14 @@ from florin_sandbox.simulation.audit.blocks import (
     compute_gas_cost,
     list_payment_events,
 )
-from florin_sandbox.simulation.audit.target import TOKENS, USD
+from florin_sandbox.simulation.audit.target import ETHER, TOKENS, USD
 from florin_server.domain.chains.evm import abi
 
 from tests.chaos.front_runner import ADDRESS, decode_settlement
 from tests.chaos.payment_run import SAVINGS
+from tests.chaos.x402_buyers import SHOP
 
+_ASSETS = {token.lower(): asset for asset, token in TOKENS.items()}
 _TRANSFER = abi.encode_topic("Transfer(address,address,uint256)")
 
 
@@ -44,6 +46,9 @@ class Chain(AuditedEvmChain):
     since: int = 0
     began: int = 0  # Unix seconds of the first block that was read
     gas_since: Counter[str] = field(default_factory=Counter)  # since buyers' balances were read
+    # by asset and account, to contracts that send it on too, and to the facilitator's server
+    sent_to_addresses: Counter[tuple[str, str]] = field(default_factory=Counter)
+    coin_senders: frozenset[str] = frozenset()
     saved: Counter[str] = field(default_factory=Counter)  # what buyers moved away themselves
     coin_from_front_runner: Counter[str] = field(default_factory=Counter)  # by its receiver
     settlements: list[Sent] = field(default_factory=list)  # of relayers
@@ -62,14 +67,22 @@ class Chain(AuditedEvmChain):
         if number > self.since:
             self.gas_since[sender] += compute_gas_cost(receipt)
             self._record_transfers(receipt)
+            receiver = (sent["to"] or "").lower()
+            if receiver in self.addresses | self.coin_senders and receipt["status"] == "0x1":
+                self.sent_to_addresses[ETHER, sender] += int(sent["value"], 16)
             if sender == ADDRESS and receipt["status"] == "0x1":
                 self.coin_from_front_runner[sent["to"].lower()] += int(sent["value"], 16)
 
     def _record_transfers(self, receipt: dict[str, Any]) -> None:
         for log in receipt["logs"]:
-            if log["topics"][0] != _TRANSFER or log["address"].lower() != TOKENS[USD].lower():
+            asset = _ASSETS.get(log["address"].lower())
+            if log["topics"][0] != _TRANSFER or asset is None:
                 continue
             giver, taker = ("0x" + topic[-40:] for topic in log["topics"][1:3])
+            if taker in self.addresses or taker == SHOP:
+                self.sent_to_addresses[asset, giver] += int(log["data"], 16)
+            if asset != USD:
+                continue
             if giver in self.buyers and (taker in self.buyers or taker == SAVINGS):
                 self.saved[giver] += int(log["data"], 16)
                 self.saved[taker] -= int(log["data"], 16)

@@ -15,8 +15,9 @@ from typing import Any
 import eth_abi
 import rlp
 from florin_sandbox.devnet.evm import DEVNET
+from florin_server.domain.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, RpcError
-from florin_server.rails.evm import settler
+from florin_server.rails.evm import forwarder, settler
 from florin_server.rails.evm.paying.erc6492 import OPEN
 from florin_server.rails.evm.sending.fees import TransactionFees
 from florin_server.rails.evm.sending.transactions import EvmSigner
@@ -27,6 +28,18 @@ KEY = hashlib.sha256(b"florin chaos front-runner").digest()
 ADDRESS = EvmSigner(KEY).address.lower()
 _PAYS = "(address,address,uint256,uint256,uint256,address,address,uint256,bytes32,uint256,bytes)[]"
 _GWEI = 10**9
+# calls that do the same for any sender: of the forwarder, and transfers by signature
+_COPIED = {
+    forwarder.FORWARD,
+    forwarder.FORWARD_ONE,
+    forwarder.SWEEP,
+    forwarder.SWEEP_ONE,
+    abi.encode_selector(
+        "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,"
+        "bytes32)"
+    ),
+}
+_COPIED_SHARE = 0.6
 # machine seconds for which an account burns: two blocks
 _BURN_S = 0.2
 
@@ -48,9 +61,13 @@ class FrontRunner:
         return self._signer.address
 
     async def front_run(self, raw: bytes) -> None:
-        """Submit some of a transaction's payments before the transaction."""
-        lists = decode_settlement(rlp.decode(raw[1:])[7])
+        """Submit some of a transaction's payments, or a copy of it, before the transaction."""
+        transaction = rlp.decode(raw[1:])
+        lists = decode_settlement(transaction[7])
         if lists is None:
+            to, data = "0x" + transaction[5].hex(), transaction[7]
+            if data[:4] in _COPIED and self._rng.random() < _COPIED_SHARE:
+                await self._send(to, data, int.from_bytes(transaction[4]))
             return
         arguments = [[pay for pay in pays if self._rng.random() < 0.6] for pays in lists]
         if not any(arguments):

@@ -189,28 +189,30 @@ def fork(folder: Path, deadly: int | None, bug: str) -> tuple[str, int]:
 
 
 def campaign(root: Path, bug: str, seed: int = 7) -> dict[str, object]:
-    """Die once at every step, up to twice more in recovery, and check each end."""
+    """Die once at every step, after every second one up to twice more, and check each end."""
     rng = random.Random(seed)
     root.mkdir(parents=True, exist_ok=True)
     outcome, steps = fork(create_folder(root), None, "")
     if outcome != "done":
         raise SystemExit((root / "run" / "error").read_text())
-    kills = 0
+    kills = recovery_kills = 0
     # planted bugs show late in a payment's life
     for deadly in reversed(range(1, steps + 1)):
         folder = create_folder(root)
         outcome, _ = fork(folder, deadly, bug)
-        for _ in range(rng.randrange(3)):
+        for _ in range(0 if deadly % 2 else rng.randrange(1, 3)):
             if outcome != "killed":
                 break
             kills += 1
             outcome, _ = fork(folder, rng.randrange(1, steps), bug)
+            recovery_kills += outcome == "killed"
         if outcome == "killed":
             kills += 1
             outcome, _ = fork(folder, None, bug)
         if outcome != "done":
-            return {"steps": steps, "kills": kills, "bad": (folder / "error").read_text()}
-    return {"steps": steps, "kills": kills, "bad": ""}
+            bad = (folder / "error").read_text()
+            return {"steps": steps, "kills": kills, "again": recovery_kills, "bad": bad}
+    return {"steps": steps, "kills": kills, "again": recovery_kills, "bad": ""}
 
 
 def create_folder(root: Path) -> Path:

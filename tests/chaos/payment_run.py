@@ -12,28 +12,24 @@ from typing import Any
 from florin_sandbox.devnet.evm import DEVNET
 from solders.transaction import VersionedTransaction
 
+from tests.chaos.address_buyers import AddressBuyers
 from tests.chaos.attackers import Attackers
 from tests.chaos.buyer_wallets import BuyerWallet, BuyerWallets
-from tests.chaos.chaos_service import ATTACKING_MERCHANTS, ETHER, EUR, USD, ChaosEnvironment
+from tests.chaos.chaos_service import ATTACKING_MERCHANTS, ETHER, ChaosEnvironment
 from tests.chaos.fast_clock import QuickClock
-from tests.chaos.plan import ATTACKERS, PAYS, BuyerBehavior, Order, Way
+from tests.chaos.order_assets import get_asset, get_unit
+from tests.chaos.plan import ATTACKERS, BuyerBehavior, Order, Way
 from tests.chaos.service_client import POLL_S, ChainRefused, ServiceClient
+from tests.chaos.x402_buyers import X402Buyers
 from tests.support.api import ApiCallError
-from tests.support.solana import ASSETS
 
 SAVINGS = "0x" + "5b" * 20
-_UNITS = {Way.EIP3009: "USD", Way.PERMIT2: "EUR", Way.DIRECT: "USD", Way.COIN: "GBP"}
-_ASSETS = {
-    Way.EIP3009: USD,
-    Way.PERMIT2: EUR,
-    Way.DIRECT: USD,
-    Way.COIN: ETHER,
-    Way.TOKEN: ASSETS[0],
-    Way.TOKEN_2022: ASSETS[1],
-}
 _FAKE_HASH = "0x" + "11" * 32
 _MOVE = "a9059cbb"  # transfer(address,uint256)
 REFUND_POLL_S = 0.2
+# service seconds in which money at an address may not be forwarded any more, under all faults
+MOMENT_S = 200
+SECOND_US = 1_000_000
 # machine seconds between a wallet's looks at its transactions
 RESEND_S = 0.5
 # service seconds for which a payment stays payable long after its price has expired
@@ -64,6 +60,8 @@ class PaymentRun:
     sent: dict[str, Any] | None = None  # the option for which money was sent
     helpers: list[asyncio.Task[None]] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
+    # what was sent to an address, with its senders
+    transfers: list[tuple[BuyerWallet, str]] = field(default_factory=list)
 
 
 class PaymentRunner:
@@ -84,6 +82,8 @@ class PaymentRunner:
         self.harmless_runs: list[PaymentRun] = []  # payments of harmless buyers
         self._payment_runs: list[PaymentRun] = []
         self._attackers = Attackers(environment, self, self._clock)
+        self._address_buyers = AddressBuyers(self)
+        self._x402_buyers = X402Buyers(environment, self, self._clock)
 
     async def run_order(self, order: Order) -> list[PaymentRun]:
         """Run all payments of an order: after a lapsed signature the merchant creates another."""
@@ -99,9 +99,7 @@ class PaymentRunner:
         query = "SELECT id FROM payment WHERE status = 'requires_action'"
         unpaid = {"", *(item for (item,) in self._environment.select(query))}
         return any(
-            payment_run.order.behavior in PAYS
-            and not payment_run.over
-            and payment_run.payment_id in unpaid
+            payment_run.order.pays and not payment_run.over and payment_run.payment_id in unpaid
             for payment_run in self._payment_runs
         )
 
@@ -112,8 +110,12 @@ class PaymentRunner:
             await self._attackers.act(payment_run)
             payment_run.status, payment_run.ended_at = "interfered", monotonic()
             return payment_run
-        unit = f"iso4217/{_UNITS.get(order.way, 'USD')}"
-        body = {"amount": {"unit": unit, "value": str(order.cents)}, "referenceId": f"n{order.n}"}
+        if order.behavior is BuyerBehavior.FACILITATED:
+            payment_run.status = await self._x402_buyers.facilitate(payment_run)
+            payment_run.ended_at = monotonic()
+            return payment_run
+        amount = {"unit": f"iso4217/{get_unit(order)}", "value": str(order.cents)}
+        body: dict[str, Any] = {"amount": amount, "referenceId": f"n{order.n}"}
         if order.behavior is BuyerBehavior.LATE:
             # it stays payable after its price has expired
             body["expiresAt"] = self._clock.now_us() // 1_000_000 + LATE_S
@@ -130,8 +132,15 @@ class PaymentRunner:
         payment_run.status = await self._wait_final(payment_run)
         payment_run.ended_at = monotonic()
         await asyncio.gather(*payment_run.helpers)
+        await self._send_lost(payment_run)
         if order.refunded and payment_run.status == "succeeded":
-            await self._refund(payment_run, headers, f"refund-{key}")
+            try:
+                await self._refund(payment_run, headers, f"refund-{key}")
+            except ApiCallError as refusal:
+                if order.way is not Way.ADDRESS or get_asset(order) != ETHER:
+                    raise
+                # the node had lost the state of the block in which coin came
+                payment_run.refund = str(refusal)
         payment_run.lapsed = await self._has_lapsed(payment_run)
         payment_run.over = True
         return payment_run
@@ -142,11 +151,11 @@ class PaymentRunner:
         On Solana a transaction has a minute to land, under any faults: no one else can send what
         only the relayer pays for. A buyer's EVM transaction has until its offer's deadline.
         """
-        if (
-            payment_run.status == "succeeded"
-            or payment_run.order.behavior not in PAYS
-            or not payment_run.outputs
-        ):
+        if payment_run.status == "succeeded" or not payment_run.order.pays:
+            return False
+        if payment_run.order.way.has_own_address:
+            return await self._is_route_over(payment_run)
+        if not payment_run.outputs:
             return False
         if not payment_run.order.way.is_on_solana:
             return payment_run.sent is not None and await self._is_past_deadline(
@@ -160,6 +169,33 @@ class PaymentRunner:
         signature = str(transaction.signatures[0])
         landed = await node.ask("getTransaction", signature, {**request, **_ANY})
         return landed is None and not validity["value"]
+
+    async def _is_route_over(self, payment_run: PaymentRun) -> bool:
+        """Return whether what was sent to an address came at most a moment before its end.
+
+        A signature has an end of its own.
+        """
+        if payment_run.order.way is Way.X402:
+            of_payment = f"FROM facilitation WHERE payment_id = '{payment_run.payment_id}'"
+            late = f"AND state = 'failed' AND ended_at_us >= expires_at * {SECOND_US}"
+            ((signed,),) = self._environment.select(f"SELECT count(*) {of_payment}")
+            ((ended,),) = self._environment.select(f"SELECT count(*) {of_payment} {late}")
+            return 0 < signed == ended  # type: ignore[no-any-return]
+        query = f"""
+            SELECT o.expires_at, p.expires_at FROM payment p
+            JOIN payment_option o ON o.payment_id = p.id WHERE p.id = '{payment_run.payment_id}'
+        """
+        ends = [end or payment_end for end, payment_end in self._environment.select(query)]
+        for _, tx_hash in payment_run.transfers:
+            receipt = await self.service_client.evm.ask("eth_getTransactionReceipt", tx_hash)
+            if receipt is None:
+                return True
+            block = await self.service_client.evm.ask(
+                "eth_getBlockByNumber", receipt["blockNumber"], False
+            )
+            if int(block["timestamp"], 16) > max(ends) - MOMENT_S:
+                return True
+        return not ends
 
     async def _is_past_deadline(self, option_id: str, outputs: list[str]) -> bool:
         """Return whether the block of the refusal, or else the newest, is past the deadline."""
@@ -216,17 +252,30 @@ class PaymentRunner:
         final = asyncio.create_task(service_client.wait_final(payment_run.payment_id, order.n))
         while not final.done():
             await asyncio.wait([final], timeout=RESEND_S)
-            if order.behavior in PAYS and not order.way.is_on_solana:
+            await self._send_lost(payment_run)
+            if order.pays and not order.way.is_on_solana and payment_run.outputs:
                 wallet = self.wallets.get_wallet(order)
                 async with wallet.lock:
                     for tx_hash in payment_run.outputs:
                         await wallet.resend_lost(service_client.evm, tx_hash)
         return final.result()
 
+    async def _send_lost(self, payment_run: PaymentRun) -> None:
+        """Send again what a reorganization removed; some buyers leave it at that."""
+        order = payment_run.order
+        if order.pays or order.variant % 2:
+            for wallet, tx_hash in payment_run.transfers:
+                async with wallet.lock:
+                    await wallet.resend_lost(self.service_client.evm, tx_hash)
+
     async def _pay(self, payment_run: PaymentRun) -> None:
         order, service_client = payment_run.order, self.service_client
         if order.behavior in ATTACKERS:
             await self._attackers.act(payment_run)
+            return
+        if order.way.has_own_address:
+            buyers = self._address_buyers if order.way is Way.ADDRESS else self._x402_buyers
+            await buyers.act(payment_run)
             return
         self.harmless_runs.append(payment_run)
         if order.behavior is BuyerBehavior.GONE:
@@ -274,7 +323,7 @@ class PaymentRunner:
             self.wallets.get_wallet(payment_run.order),
             payment_run.order,
         )
-        expected = f"caip19/{_ASSETS[order.way]}"
+        expected = f"caip19/{get_asset(order)}"
         for _ in range(patience):
             result = await service_client.call_patiently(
                 lambda: service_client.caller(order.n).options(

@@ -7,23 +7,27 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from tests.chaos.fast_clock import SPEED
 
 # blocks until an event is final; reorganizations go as deep as this allows, and never deeper
 CONFIRMATIONS = 4
 REORG_MAX = CONFIRMATIONS - 1
 NODES_MAX, KEYS_MAX = 2, 2
 # seconds between two payments, and the shortest run
-PACE_S, LEAST_S = 0.15, 3.0
-KILL_EVERY_S = 6.0
+PACE_S, LEAST_S = 1.5 / SPEED, 3.0
+KILL_EVERY_S = 60 / SPEED
 JUMP_EVERY_S = 10.0
+ADDRESS_CENTS_MIN = 1000
 # longer than a blockhash is valid
 LAPSED_SLOTS = 160
 # durable steps of a payment, approximately
 STEPS_PER_PAYMENT = 8
-# share of all orders
-SHARE_OF_ATTACKERS = 0.2
+# shares of all orders
+SHARE_OF_ATTACKERS, SHARE_OF_ADDRESSES = 0.2, 0.3
 
 
 # the first number of the buyers who move their money
@@ -39,10 +43,17 @@ class Way(StrEnum):
     COIN = "coin"
     TOKEN = "token"
     TOKEN_2022 = "token-2022"
+    ADDRESS = "address"
+    X402 = "x402"
 
     @property
     def is_on_solana(self) -> bool:
         return self in {Way.TOKEN, Way.TOKEN_2022}
+
+    @property
+    def has_own_address(self) -> bool:
+        """Return whether the money goes to an address of the payment's own."""
+        return self in {Way.ADDRESS, Way.X402}
 
     @property
     def is_sent_by_wallet(self) -> bool:
@@ -60,6 +71,20 @@ class BuyerBehavior(StrEnum):
     GONE = "gone"  # never comes back
     CANCELS = "cancels"
     UNFETCHED = "unfetched"  # sends the offered call at once, and never confirms
+    # at addresses
+    PARTS = "in parts"  # sometimes from two accounts
+    SHORT = "too little"
+    OVER = "too much"
+    AGAIN = "twice"
+    TARDY = "after the end"
+    OTHER_ASSET = "another asset"
+    CONTRACT = "by a contract"  # as exchanges do, sometimes too much
+    SUSPECT = "from a blocked account"  # sometimes beside another account that pays
+    # with signatures (x402)
+    REPEATS = "same signature again"
+    BORROWER = "another payment's signature"
+    RIVALS = "several signatures at once"
+    FACILITATED = "for another server"  # through the facilitator
     # attackers
     BURNER = "burner"  # an account that passes the simulation, and burns gas in a block
     TURNCOAT = "turncoat"  # a plain key that becomes such an account after its confirm
@@ -73,8 +98,58 @@ class BuyerBehavior(StrEnum):
 
 
 # buyers who did nothing wrong
-PAYS = frozenset({BuyerBehavior.HONEST, BuyerBehavior.SILENT, BuyerBehavior.UNFETCHED})
+PAYS = frozenset(
+    {
+        BuyerBehavior.HONEST,
+        BuyerBehavior.SILENT,
+        BuyerBehavior.UNFETCHED,
+        BuyerBehavior.PARTS,
+        BuyerBehavior.OVER,
+        BuyerBehavior.AGAIN,
+        BuyerBehavior.CONTRACT,
+        BuyerBehavior.REPEATS,
+        BuyerBehavior.BORROWER,
+        BuyerBehavior.RIVALS,
+    }
+)
+# buyers whose money cannot be refunded, because it has several senders or an unsafe one
+_UNREFUNDABLE = {
+    BuyerBehavior.PARTS,
+    BuyerBehavior.CONTRACT,
+    BuyerBehavior.SUSPECT,
+    BuyerBehavior.FACILITATED,
+}
 
+# the behaviors at addresses of payments; they take turns
+ADDRESS_KINDS = (
+    *(
+        (Way.ADDRESS, behavior)
+        for behavior in (
+            BuyerBehavior.HONEST,
+            BuyerBehavior.PARTS,
+            BuyerBehavior.SHORT,
+            BuyerBehavior.OVER,
+            BuyerBehavior.AGAIN,
+            BuyerBehavior.TARDY,
+            BuyerBehavior.OTHER_ASSET,
+            BuyerBehavior.CONTRACT,
+            BuyerBehavior.SUSPECT,
+            BuyerBehavior.GONE,
+        )
+    ),
+    *(
+        (Way.X402, behavior)
+        for behavior in (
+            BuyerBehavior.HONEST,
+            BuyerBehavior.REPEATS,
+            BuyerBehavior.BORROWER,
+            BuyerBehavior.RIVALS,
+            BuyerBehavior.SILENT,
+            BuyerBehavior.GONE,
+            BuyerBehavior.FACILITATED,
+        )
+    ),
+)
 
 # the payment methods of attackers
 _ATTACKER_METHODS = {
@@ -125,6 +200,16 @@ class Order:
     thinks_s: float  # between its signature and its confirm
     refunded: bool = False
     variant: int = 0  # selects one of several variants of an attack
+
+    @property
+    def has_second_payer(self) -> bool:
+        """Return whether another account pays beside a blocked one."""
+        return self.behavior is BuyerBehavior.SUSPECT and self.n % 2 == 1
+
+    @property
+    def pays(self) -> bool:
+        """Return whether nothing but the chain can keep the order from being paid."""
+        return self.behavior in PAYS or self.has_second_payer
 
 
 @dataclass(frozen=True)
@@ -190,22 +275,31 @@ class Plan:
 
 
 def plan(
-    seed: int, payments: int, *, embedded: bool = False, attacker: BuyerBehavior | None = None
+    seed: int,
+    payments: int,
+    *,
+    embedded: bool = False,
+    attacker: BuyerBehavior | None = None,
+    address_kinds: tuple[tuple[Way, BuyerBehavior], ...] = ADDRESS_KINDS,
+    only_reorgs: bool = False,
 ) -> Plan:
     """Plan a run. Embedded chains have no node in front, and a faucet that prevents bankruptcy.
 
-    With `attacker`, all attackers are of that kind.
+    With `attacker`, all attackers are of that kind; `address_kinds` take turns at addresses. With
+    `only_reorgs`, the EVM chain does nothing but reorganize.
     """
     rng = random.Random(f"chaos {seed} {embedded}")
     lasts_s = max(LEAST_S, payments * PACE_S)
     nodes = 1 if embedded else rng.randint(1, NODES_MAX)
     keys = 1 if embedded else rng.randint(1, KEYS_MAX)
     attackers = _choose_attackers(seed, payments, embedded=embedded, only=attacker)
+    at_addresses = _choose_at_addresses(seed, payments, attackers, address_kinds)
     orders = tuple(
-        _make_order(rng, n, payments, lasts_s, embedded, attackers.get(n)) for n in range(payments)
+        _make_order(rng, n, payments, lasts_s, embedded, attackers.get(n), at_addresses.get(n))
+        for n in range(payments)
     )
     chain_faults = [
-        *_plan_chain_gusts(rng, lasts_s),
+        *_plan_chain_gusts(rng, lasts_s, only_reorgs=only_reorgs),
         *_plan_node_gusts(rng, lasts_s, "evm", nodes, list(_WEATHER)),
         *_plan_node_gusts(
             rng, lasts_s, "solana", nodes, [text for text in _WEATHER if text != "strangers"]
@@ -232,7 +326,20 @@ def _choose_attackers(
     kinds = kinds if only is None else [only]
     count = round(payments * SHARE_OF_ATTACKERS)
     # another text here gives other plans, and the tested seeds cover all attackers with this one
-    places = random.Random(f"foes {seed} {embedded}").sample(range(len(_WAYS), payments), count)
+    places = random.Random(f"foes {seed} {embedded}").sample(range(len(Way), payments), count)
+    return {n: kinds[(seed * count + turn) % len(kinds)] for turn, n in enumerate(places)}
+
+
+def _choose_at_addresses(
+    seed: int,
+    payments: int,
+    attackers: Collection[int],
+    kinds: Sequence[tuple[Way, BuyerBehavior]],
+) -> dict[int, tuple[Way, BuyerBehavior]]:
+    """Return the orders at addresses by number: all kinds take turns, as attackers do."""
+    remaining = sorted(set(range(len(Way), payments)) - set(attackers))
+    count = min(len(remaining), round(payments * SHARE_OF_ADDRESSES))
+    places = random.Random(f"addresses {seed}").sample(remaining, count)
     return {n: kinds[(seed * count + turn) % len(kinds)] for turn, n in enumerate(places)}
 
 
@@ -243,10 +350,11 @@ def _make_order(
     lasts_s: float,
     embedded: bool,
     attacker: BuyerBehavior | None,
+    at_address: tuple[Way, BuyerBehavior] | None,
 ) -> Order:
-    ways = list(_WAYS)
+    ways = list(Way)
     # even the shortest campaign contains every method
-    way = ways[n] if n < len(ways) else rng.choices(ways, list(_WAYS.values()))[0]
+    way = ways[n] if n < len(ways) else rng.choices(list(_WAYS), list(_WAYS.values()))[0]
     behaviors = {BuyerBehavior.HONEST: 84, BuyerBehavior.GONE: 3, BuyerBehavior.CANCELS: 3}
     if way.is_sent_by_wallet:
         behaviors |= {BuyerBehavior.SILENT: 10, BuyerBehavior.HOLLOW: 6}
@@ -261,7 +369,11 @@ def _make_order(
     )
     if attacker is not None:
         behavior, way = attacker, rng.choice(_ATTACKER_METHODS.get(attacker, (Way.COIN,)))
-    shared = way not in {Way.PERMIT2, Way.DIRECT} and behavior is not BuyerBehavior.BROKE
+    if at_address is not None:
+        way, behavior = at_address
+    shared = (
+        way not in {Way.PERMIT2, Way.DIRECT, Way.ADDRESS} and behavior is not BuyerBehavior.BROKE
+    )
     # a buyer who moves its money has several payments that can fail
     alone = behavior in ATTACKERS - {BuyerBehavior.MOVER, BuyerBehavior.CLOSER}
     first = MOVERS if behavior is BuyerBehavior.MOVER else 0
@@ -269,21 +381,32 @@ def _make_order(
         n=n,
         at_s=lasts_s * n / payments + rng.uniform(0, PACE_S),
         way=way,
-        cents=1 if behavior is BuyerBehavior.CLOSER else rng.randint(100, 5000),
+        cents=_choose_cents(rng, way, behavior),
         behavior=behavior,
         buyer=first + rng.randrange(max(2, payments // 12)) if shared and not alone else 1000 + n,
         # blocked payers' money is held in full, or only the fee
         settled=rng.random() < 0.75 and behavior is not BuyerBehavior.BLOCKED,
         thinks_s=rng.choice((0, 0, rng.uniform(0, 0.5))),
-        refunded=rng.random() < 0.2 and behavior not in ATTACKERS,
+        refunded=rng.random() < 0.2 and behavior not in ATTACKERS | _UNREFUNDABLE,
         variant=rng.randrange(6),
     )
 
 
-def _plan_chain_gusts(rng: random.Random, lasts_s: float) -> list[ChainFault]:
+def _choose_cents(rng: random.Random, way: Way, behavior: BuyerBehavior) -> int:
+    if behavior is BuyerBehavior.CLOSER:
+        return 1
+    # smaller payments in coin are not worth the gas of forwarding
+    return rng.randint(ADDRESS_CENTS_MIN if way is Way.ADDRESS else 100, 5000)
+
+
+def _plan_chain_gusts(rng: random.Random, lasts_s: float, *, only_reorgs: bool) -> list[ChainFault]:
     chain_faults, at_s = [], rng.uniform(0.2, 0.8)
+    weights, pause_max_s = ((5, 1, 1), 1.6)
+    if only_reorgs:
+        # until the last deposits have come on a busy machine
+        weights, pause_max_s, lasts_s = (1, 0, 0), 0.5, 4 * lasts_s
     while at_s < lasts_s:
-        kind = rng.choices(("reorg", "fees", "stop"), (5, 1, 1))[0]
+        kind = rng.choices(("reorg", "fees", "stop"), weights)[0]
         if kind == "reorg":
             depth = rng.randint(1, REORG_MAX)
             drops = rng.choice((0, 0, 0.5))
@@ -293,7 +416,7 @@ def _plan_chain_gusts(rng: random.Random, lasts_s: float) -> list[ChainFault]:
             )
         else:
             chain_faults.append(ChainFault(at_s, "evm", kind, for_s=rng.uniform(0.3, 1.5)))
-        at_s += chain_faults[-1].for_s + rng.uniform(0.2, 1.6)
+        at_s += chain_faults[-1].for_s + rng.uniform(0.2, pause_max_s)
     return chain_faults
 
 

@@ -11,30 +11,40 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from florin_server.accounts.service import own_accounts
 from florin_server.db.engine.query import Op, operation
+from florin_server.domain.x402.messages import InvalidReason
 from florin_server.money.settlement.store import token_accounts
+from florin_server.money.settlement.worker import deposit_watch
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
 from florin_server.money.settlement.worker.gas_spending import GasBudgets
 from florin_server.money.settlement.worker.late_payments import LatePayments
+from florin_server.money.settlement.worker.stray_returns import StrayReturns
+from florin_server.money.x402.worker import FacilitatedTransfers
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 
-from tests.chaos.plan import BuyerBehavior
+from tests.chaos.plan import BuyerBehavior, Way
 
 PAYMENTS, SEED = 24, 1
 
 
 @dataclass(frozen=True)
 class PlantedBug:
-    """A planted bug: how to plant it, which attacker uses it, and what the audit reports."""
+    """A planted bug: how to plant it, which attacker uses it, and what the audit reports.
+
+    `address_kinds` are the buyers at addresses, if they use it; `payments` are enough to find it.
+    """
 
     plant: Callable[[], None]
     attacker: BuyerBehavior
     report_pattern: str
+    address_kinds: tuple[tuple[Way, BuyerBehavior], ...] = ()
+    payments: int = PAYMENTS
+    needs_reorgs: bool = False
 
 
 def _without_budgets() -> None:
@@ -99,6 +109,47 @@ def _without_own_accounts() -> None:
     own_accounts.find_reserved_role = lambda *_: None
 
 
+def _with_second_returns() -> None:
+    """Book money that went home from addresses twice, as if it came by two transactions."""
+    record = StrayReturns._record  # noqa: SLF001  (planted bug)
+
+    async def record_twice(self: StrayReturns, look: Any, stray: Any, reports: Any) -> None:
+        await record(self, look, stray, reports)
+        again = replace(stray, tx_hash="0x" + stray.tx_hash[:1:-1])
+        await record(self, look, again, ())
+
+    StrayReturns._record = record_twice  # noqa: SLF001  (planted bug)
+
+
+def _with_replaced_deposits() -> None:
+    """Count deposits of replaced blocks beside those of the blocks that replaced them."""
+    take = deposit_watch.AddressWatch.take
+    add = deposit_watch.DepositChanges.add
+
+    def take_more(self: Any, arrived: Any, settled: int) -> None:
+        before = self.pending
+        take(self, arrived, settled)
+        self.pending = {**before, **self.pending}
+
+    def add_only(self: Any, watched: Any, arrived: Any, settled: int) -> None:
+        add(self, watched, arrived, settled)
+        self.removed.clear()
+
+    deposit_watch.AddressWatch.take = take_more
+    deposit_watch.DepositChanges.add = add_only
+
+
+def _with_forgotten_transfers() -> None:
+    """Report transfers of programs as failed although they were made, so that others are signed."""
+    end = FacilitatedTransfers._end  # noqa: SLF001  (planted bug)
+
+    async def end_as_failed(self: Any, facilitation: Any, _: Any, **more: Any) -> None:
+        reason = InvalidReason.TRANSACTION_FAILED
+        await end(self, facilitation, reason, gas_used=more.get("gas_used", 0))
+
+    FacilitatedTransfers._end = end_as_failed  # noqa: SLF001  (planted bug)
+
+
 PLANTED_BUGS = {
     "budgets": PlantedBug(
         _without_budgets, BuyerBehavior.BURNER, "transactions that did not pay|gas lost to"
@@ -119,6 +170,28 @@ PLANTED_BUGS = {
     "references": PlantedBug(
         _without_references, BuyerBehavior.UNFETCHED, "no reason not to be paid"
     ),
+    "second-returns": PlantedBug(
+        _with_second_returns,
+        BuyerBehavior.HONEST,
+        "money of .* that went home from",
+        ((Way.ADDRESS, BuyerBehavior.OVER), (Way.ADDRESS, BuyerBehavior.SHORT)),
+        payments=16,
+    ),
+    "replaced-deposits": PlantedBug(
+        _with_replaced_deposits,
+        BuyerBehavior.HONEST,
+        "stored deposits that are not on the chain|a deposit at .* is not final",
+        ((Way.ADDRESS, BuyerBehavior.PARTS), (Way.ADDRESS, BuyerBehavior.SHORT)),
+        payments=32,
+        needs_reorgs=True,
+    ),
+    "forgotten-transfers": PlantedBug(
+        _with_forgotten_transfers,
+        BuyerBehavior.HONEST,
+        "a transfer of .* failed: used True",
+        ((Way.X402, BuyerBehavior.HONEST), (Way.X402, BuyerBehavior.REPEATS)),
+        payments=16,
+    ),
 }
 
 
@@ -132,7 +205,8 @@ def main() -> int:
 
     missed = 0
     for name in sys.argv[1:] or PLANTED_BUGS:
-        run = Run(Path("build/chaos") / f"bug-{name}", SEED, PAYMENTS, embedded=False, bug=name)
+        payments = PLANTED_BUGS[name].payments
+        run = Run(Path("build/chaos") / f"bug-{name}", SEED, payments, embedded=False, bug=name)
         bad = campaign([run])[run.name]["bad"]
         missed += not is_detected(name, bad)
         print(

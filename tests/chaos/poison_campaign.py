@@ -32,6 +32,7 @@ from solders.keypair import Keypair
 
 from tests.chaos.poison_chain import ChainFaults, crowd_fees
 from tests.chaos.poison_round import Deliveries, Round
+from tests.support.addresses import COIN, AddressPurchase, open_purchases, pay_purchases
 from tests.support.books import SETTINGS
 from tests.support.http_stub import ReceivedRequest, make_stub_response, serve_stub
 from tests.support.late_money import DOLLARS, submit_authorization
@@ -56,8 +57,7 @@ from tests.support.until import wait_until
 from tests.support.wallet import EvmTestWallet
 from tests.support.webhook_merchant import WebhookMerchant
 
-# payments have expired after that
-_LATE_S = 905
+_LATE_S = 905  # payments have expired after that
 _MINUTE_S = 61
 _TURNS = 5
 _PLENTY = 10_000
@@ -70,8 +70,8 @@ _SOLANA = INSTANT_SOLANA.model_copy(
     }
 )
 _HOOKS, _FLAKY, _LOST = "/hooks", "/flaky", "/lost"
-# an account without an owner
-_NOWHERE = "0x" + "5c" * 20
+_NOWHERE = "0x" + "5c" * 20  # an account without an owner
+_SENT_WAYS = ((USD, DOLLARS), (USD, DOLLARS), (GBP, COIN))
 _UNKNOWN_TX = "0x" + "ab" * 32
 
 
@@ -163,6 +163,7 @@ class PaymentRun:
         self._late: list[CoinPayment] = []
         self._held: list[CoinPayment] = []
         self._slow: list[CoinPayment] = []  # their wallets name another transaction than they send
+        self._sent: list[AddressPurchase] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._poor = EvmTestWallet()  # has enough for one of its two payments
         self._endpoint = ""
@@ -189,6 +190,7 @@ class PaymentRun:
         self._late = [await self._create_coin_payment() for _ in range(2)]
         self._held = [await self._create_coin_payment() for _ in range(2)]
         self._slow = [await self._create_coin_payment()]
+        self._sent = await open_purchases(self._desk, self._create_payment, _SENT_WAYS)
         created = await self._shop.endpoint(_LOST)
         self._endpoint = created["endpoint"]["id"]
         self._campaign.lost.add(self._endpoint)
@@ -310,6 +312,8 @@ class PaymentRun:
         for n, offer in enumerate(self._carried):
             await submit_authorization(self._desk, stranger, offer.wallet, offer)
             current.add_payment(f"carried {n}", offer.payment_id, QuarantinedItemKind.EVENT)
+        for n, payment_id in enumerate(await pay_purchases(self._desk, self._sent)):
+            current.add_payment(f"at an address {n}", payment_id, poison=n == 0)
         for slow in self._slow:
             await slow.wallet.perform(self._desk.chain, slow.actions)
         for n, coin in enumerate(self._late):

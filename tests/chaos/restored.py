@@ -16,7 +16,7 @@ import shutil
 import sqlite3
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing, suppress
 from copy import deepcopy
 from dataclasses import replace
@@ -42,7 +42,7 @@ from tests.chaos.customers import (
 )
 from tests.support import postgres
 from tests.support.api import RestApi
-from tests.support.command import run_florin
+from tests.support.command import CommandResult, run_florin
 from tests.support.own_chain import CHAIN
 from tests.support.processes import TREASURY, ProcessInstallation, open_installation
 from tests.support.until import wait_until
@@ -63,11 +63,21 @@ class _BackupContents(NamedTuple):
     offered: set[str]
 
 
-async def campaign(folder: Path, seed: int = 7, *, unmarked: bool = False) -> dict[str, Any]:
-    """Return counts of what happened; `bad` lists the violations."""
+async def campaign(
+    folder: Path,
+    seed: int = 7,
+    *,
+    unmarked: bool = False,
+    run_command: Callable[..., CommandResult] = run_florin,
+) -> dict[str, Any]:
+    """Return counts of what happened; `bad` lists the violations.
+
+    `run_command` runs a command to its end.
+    """
     file, path = folder / "backup.db", folder / "one"
     await asyncio.to_thread(path.mkdir)
-    async with open_installation(path) as installation, aiohttp.ClientSession() as session:
+    async with open_installation(path) as opened, aiohttp.ClientSession() as session:
+        installation = replace(opened, run_command=run_command)
         acknowledged, before = await _back_up_under_load(installation, session, file, seed)
         with closing(sqlite3.connect(file)) as raw, raw:
             # the pause only made sure that something is owed
@@ -138,7 +148,7 @@ async def _restore_elsewhere(
 async def _run_command(installation: ProcessInstallation, *command: str, status: int = 0) -> Any:
     """Run a command; return its JSON."""
     done = await asyncio.to_thread(
-        run_florin, *command, "--json", home=installation.home, **installation.env
+        installation.run_command, *command, "--json", home=installation.home, **installation.env
     )
     if done.status != status:
         raise AssertionError(f"florin {shlex.join(command)} ended with {done}")

@@ -13,11 +13,12 @@ from florin.v1 import operator_pb2_grpc
 from google.protobuf.message import Message
 
 from tests.chaos.chaos_service import TREASURY_MERCHANT, ChaosEnvironment
+from tests.chaos.fast_clock import SPEED
 from tests.support.api import ApiCallError, RestApi
 from tests.support.chain import ChainClient
 from tests.support.solana import SolanaNodeClient
 
-POLL_S = 0.05
+POLL_S = 0.5 / SPEED
 # timeout of a call to a node that is slow on purpose
 CALL_S = 30
 # the error of an embedded chain's planned failures, which all callers see
@@ -37,7 +38,7 @@ class ServiceClient:
 
     def __init__(self, environment: ChaosEnvironment, session: aiohttp.ClientSession) -> None:
         self._environment = environment
-        self._session = session
+        self.session = session
         self.api = RestApi(
             session, environment.read_facts("shop")["url"], environment.read_facts("credentials")
         )
@@ -52,7 +53,7 @@ class ServiceClient:
 
     def caller(self, n: int, client: str = "chaos") -> RestApi:
         """Return the service's API for a remote wallet: each number has its own address."""
-        api = RestApi(self._session, self.api.base, self._environment.read_facts("credentials"))
+        api = RestApi(self.session, self.api.base, self._environment.read_facts("credentials"))
         address = f"10.{n >> 16}.{n >> 8 & 255}.{n & 255}"
         api.wallet |= {"Client-Id": client, "X-Forwarded-For": address}
         return api
@@ -111,29 +112,29 @@ class ServiceClient:
     @property
     def evm(self) -> ChainClient:
         # an embedded chain has a new address after each death
-        return PatientChain(self._session, self._environment)
+        return PatientChain(self.session, self._environment)
 
     @property
     def solana(self) -> SolanaNodeClient:
-        return PatientSolana(self._session, self._environment)
+        return PatientSolana(self.session, self._environment)
 
     async def set_weather(self, chain: str, n: int, weather: dict[str, float]) -> None:
         """Set the faults of one of a chain's nodes."""
         url = self._environment.read_facts("chains")[f"{chain}_nodes"][n]
-        async with self._session.put(f"{url}/weather", json=weather) as answer:
+        async with self.session.put(f"{url}/weather", json=weather) as answer:
             answer.raise_for_status()
 
     async def set_burners(self, burners: list[str]) -> None:
         """Tell the stranger which accounts burn gas on a signal."""
         url = self._environment.read_facts("chains")["evm_nodes"][0]
-        async with self._session.put(f"{url}/burners", json=burners) as answer:
+        async with self.session.put(f"{url}/burners", json=burners) as answer:
             answer.raise_for_status()
 
     async def counts(self) -> Counter[str]:
         """Return the nodes' failures so far."""
         result, counts = self._environment.read_facts("chains"), Counter[str]()
         for url in (*result["evm_nodes"], *result["solana_nodes"]):
-            async with self._session.get(f"{url}/counts") as answer:
+            async with self.session.get(f"{url}/counts") as answer:
                 counts.update(await answer.json())
         return counts
 

@@ -35,6 +35,8 @@ def test_killed_at_every_step_it_pays_exactly_once(campaigns):
     assert result["bad"] == ""
     assert result["steps"] > 20
     assert result["kills"] >= result["steps"]
+    # also while it recovered
+    assert result["again"] > 10
 
 
 @pytest.mark.parametrize("bug", BUGS)

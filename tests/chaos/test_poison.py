@@ -23,10 +23,8 @@ from tests.chaos.poison_round import Round
 from tests.support.poison import FaultInjector, InjectedFault, install_injector
 from tests.support.worker_points import WorkerCodeScan
 
-# the short forms run one of so many rounds of each kind, always the same ones: beside all other
-# tests, and those of CI; `make poison` runs every round
-SHORT = 30
-SLOW = int(os.environ.get("FLORIN_POISON_EVERY", "6"))
+# CI runs one of so many rounds of each kind, always the same ones; `make poison` runs every round
+EVERY = int(os.environ.get("FLORIN_POISON_EVERY", "6"))
 # rounds without faults; the second refunds what the first sold
 QUIET = 2
 IN_A_ROW = 3
@@ -52,6 +50,18 @@ UNPASSED = {
     "rail.SolanaObserver.confirm_facts": "called only where several nodes have to agree",
     "rail.SolanaTransactionRequests.list_mentions": "called once a wallet fetched a transaction",
     "rail.SolanaTransactionRequests.find_events": "called once a wallet sent one",
+    "rail.SolanaTransferRequests.find_transfers": "called once a wallet sent a transfer by a link",
+    "money.payments.offered_transfers.list_links": "called once a link of a transfer was opened",
+    "money.payments.payments.put_options": "called once such a transfer is final",
+    "money.settlement.address_sweeps.record": "called an hour after a payment to an address",
+    "money.settlement.address_sweeps.postpone": "likewise",
+    "money.settlement.address_sweeps.forget_request": "called once the operator asked for a sweep",
+    "money.payments.deposits.forget_final": "called once a reorganization removed final blocks",
+    "rail.EvmDepositReader.get_asset": "called for money that stays at an address",
+    "money.x402.claim": "called for transfers by x402; no round has one",
+    "money.x402.release": "likewise",
+    "money.x402.list_ended": "likewise",
+    "money.x402.end_facilitation": "likewise",
 }
 _PAYMENTS = "expire_payments: money.payments.payments"
 # points reached only after another failure of an item
@@ -241,16 +251,9 @@ def failures(outcomes: Iterable[Outcome]) -> list[str]:
     ]
 
 
-async def test_any_worker_call_may_fail(tmp_path, monkeypatch):
-    outcomes = await run(tmp_path / "home", monkeypatch, every=SHORT)
-    assert failures(outcomes) == []
-    # with so few rounds, no other round covers what a worker did not reach
-    assert len(never_hit(outcomes)) <= len(list_armed(outcomes)) // 10
-
-
 @pytest.mark.slow
-async def test_points_of_every_worker_may_fail(tmp_path, monkeypatch, capsys):
-    outcomes = await run(tmp_path / "home", monkeypatch, every=SLOW)
+async def test_any_worker_call_may_fail(tmp_path, monkeypatch, capsys):
+    outcomes = await run(tmp_path / "home", monkeypatch, every=EVERY)
     with capsys.disabled():
         print()
         for outcome in outcomes:

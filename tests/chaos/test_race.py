@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -15,11 +15,11 @@ pytestmark = [
 ]
 
 
-async def test_backup_under_load_is_complete_and_restores_without_double_payout(tmp_path):
-    results = await campaign(tmp_path)
+async def test_backup_under_load_is_complete_and_restores_without_double_payout(tmp_path, forks):
+    results = await campaign(tmp_path, run_command=forks)
     assert results["bad"] == []
     assert results["payments"] > results["before"] > REFUNDS
 
 
-async def test_a_backup_that_does_not_say_so_pays_nothing_twice_either(tmp_path):
-    assert (await campaign(tmp_path, unmarked=True))["bad"] == []
+async def test_a_backup_that_does_not_say_so_pays_nothing_twice_either(tmp_path, forks):
+    assert (await campaign(tmp_path, unmarked=True, run_command=forks))["bad"] == []

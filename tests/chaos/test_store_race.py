@@ -23,4 +23,4 @@ def test_two_processes_do_everything_once(engine, tmp_path):
 
 @pytest.mark.parametrize("bug", PLANTED_BUGS)
 def test_planted_bug_is_detected_within_a_hundred_rounds(bug, tmp_path):
-    assert campaign(tmp_path, postgres.POSTGRES, 100, bug=bug, batch=20)
+    assert campaign(tmp_path, postgres.POSTGRES, 100, bug=bug, batch=5)

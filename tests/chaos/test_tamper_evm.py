@@ -6,7 +6,7 @@ import pytest
 
 from tests.chaos import evm_mutants, tamper_evm
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 # what each planted bug lets through, and for which accounts
 PLANTED_BUGS = {

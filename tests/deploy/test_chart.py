@@ -27,6 +27,8 @@ from tests.deploy.manifests import PORTS, chosen, documents, run_private
 from tests.support.service_harness import open_service
 from tests.support.until import wait_until
 
+pytestmark = pytest.mark.slow
+
 CHART = DEPLOY / "helm" / "florin"
 PRODUCTION = DEPLOY / "helm" / "production.yaml"
 KUBERNETES = ("1.29", "1.37")

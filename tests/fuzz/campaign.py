@@ -39,6 +39,10 @@ VERSIONS: tuple[dict[str, str], ...] = (
 # data that fits the schema can still name no asset, no valid amount, or a wrong state
 JUDGED = frozenset(
     (
+        "openAddresses",
+        "claimDeposit",
+        "confirmDepositClaim",
+        "rejectDepositClaim",
         "fetchAction",
         "confirmPayment",
         "cancelGatewayPayment",

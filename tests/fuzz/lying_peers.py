@@ -15,9 +15,10 @@ from random import Random
 from typing import Any
 
 import grpc
-from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
+from florin.v1 import address_pb2, gateway_pb2, gateway_pb2_grpc, payment_pb2
 from florin_server.domain.chains.solana import spl
 from florin_server.rails.evm.paying.terms import PERMIT2
+from google.protobuf import json_format
 from solders.compute_budget import set_compute_unit_price
 from solders.instruction import AccountMeta, Instruction
 from solders.keypair import Keypair
@@ -65,6 +66,11 @@ class Case:
     outputs: list[str] = field(default_factory=list)
     raws: list[bytes] = field(default_factory=list)
     call_counts: dict[str, int] = field(default_factory=dict)
+    address: Json = field(default_factory=dict)
+    # what is required by x402, and the payments that were handed in
+    ways: list[Any] = field(default_factory=list)
+    handed_in: list[Json] = field(default_factory=list)
+    handed_in_status: int = 200
 
 
 class LyingServer(gateway_pb2_grpc.GatewayServiceServicer):
@@ -72,6 +78,7 @@ class LyingServer(gateway_pb2_grpc.GatewayServiceServicer):
 
     def __init__(self) -> None:
         self.case = Case("", {})
+        self.x402_url = ""
 
     def GetPayment(self, request: Any, _context: Any) -> Any:
         info = gateway_pb2.PaymentInfo(
@@ -79,6 +86,7 @@ class LyingServer(gateway_pb2_grpc.GatewayServiceServicer):
         )
         info.amount.unit, info.amount.value = "iso4217/USD", "1250"
         info.merchant.name = "Shop"
+        info.x402_url = self.x402_url
         return info
 
     def GetPaymentOptions(self, _request: Any, _context: Any) -> Any:
@@ -97,6 +105,10 @@ class LyingServer(gateway_pb2_grpc.GatewayServiceServicer):
         else:
             option.actions.extend(self._actions())
         return gateway_pb2.GetPaymentOptionsResponse(payment_id="pay_1", options=[option])
+
+    def OpenAddresses(self, _request: Any, _context: Any) -> Any:
+        answer = {"paymentId": "pay_1", "addresses": [self.case.address]}
+        return json_format.ParseDict(answer, address_pb2.OpenAddressesResponse())
 
     def FetchAction(self, _request: Any, _context: Any) -> Any:
         return gateway_pb2.FetchActionResponse(actions=self._actions())
@@ -143,6 +155,20 @@ def listening() -> Iterator[tuple[LyingServer, str, str]]:
             self.end_headers()
             self.wfile.write(content)
 
+        def do_GET(self) -> None:
+            signed = self.headers.get("PAYMENT-SIGNATURE")
+            status, message = 402, {"x402Version": 2, "accepts": liar.case.ways, "error": "no"}
+            if signed is not None:
+                liar.case.handed_in.append(json.loads(base64.b64decode(signed)))
+                status = liar.case.handed_in_status
+            content = json.dumps(message).encode()
+            self.send_response(status)
+            self.send_header("PAYMENT-REQUIRED", base64.b64encode(content).decode())
+            self.send_header("Location", "/elsewhere")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
         def log_message(self, *_: Any) -> None:
             """Log nothing."""
 
@@ -153,6 +179,7 @@ def listening() -> Iterator[tuple[LyingServer, str, str]]:
     gateway_pb2_grpc.add_GatewayServiceServicer_to_server(liar, server)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
+    liar.x402_url = f"http://127.0.0.1:{node.server_address[1]}/x402/pay_1"
     try:
         yield liar, f"127.0.0.1:{port}", f"http://127.0.0.1:{node.server_address[1]}/"
     finally:
@@ -257,7 +284,8 @@ def _places(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
             yield from _places(value, (*path, name))
 
 
-def _change_somewhere(tree: Any, rng: Random) -> None:
+def change_somewhere(tree: Any, rng: Random) -> None:
+    """Change, move, repeat or remove an arbitrary member of a document."""
     places = list(_places(tree))
     if not places:
         return
@@ -278,7 +306,7 @@ def _change_somewhere(tree: Any, rng: Random) -> None:
             value, rng
         )
     elif isinstance(value, dict | list) and value and way < 7:
-        _change_somewhere(value, rng)
+        change_somewhere(value, rng)
     else:
         target[last] = _change_leaf(value, rng)
 
@@ -351,7 +379,7 @@ def _change_call(case: Case, rng: Random) -> None:
         if step["method"] == "eth_sendTransaction"
     ]
     if not calls:
-        _change_somewhere(case.option["steps"], rng)
+        change_somewhere(case.option["steps"], rng)
         return
     call = rng.choice(calls)
     data = bytearray.fromhex(call["data"][2:])
@@ -392,7 +420,7 @@ def _attack(case: Case, accounts: dict[str, str], now: int, rng: Random) -> None
         doubled = text.replace(f'"{name}": ', f'"{name}": "{2 * PRICE:#x}", "{name}": ', 1)
         steps[-1]["raw"] = json.dumps([signer, doubled])
     else:
-        _change_somewhere(case.node, rng)
+        change_somewhere(case.node, rng)
 
 
 def lie(kind: str, accounts: dict[str, str], now: int, rng: Random) -> Case:
@@ -404,7 +432,7 @@ def lie(kind: str, accounts: dict[str, str], now: int, rng: Random) -> Case:
         way = rng.randrange(10)
         try:
             if way < 4:
-                _change_somewhere(case.option, rng)
+                change_somewhere(case.option, rng)
             elif way < 6 and "solana" in kind:
                 _change_solana(case, accounts[SOLANA], rng)
             elif way < 6:
@@ -412,7 +440,7 @@ def lie(kind: str, accounts: dict[str, str], now: int, rng: Random) -> Case:
             elif way < 8:
                 _attack(case, accounts, now, rng)
             else:
-                _change_somewhere(case.node, rng)
+                change_somewhere(case.node, rng)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError):
             # earlier changes left nothing to change in this way
             continue

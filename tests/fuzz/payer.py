@@ -26,8 +26,9 @@ from eth_hash.auto import keccak
 from florin_client.wallet import default_max_fee
 from florin_server.cli.console import use_json
 from florin_server.cli.server import ConnectionOptions
+from florin_server.cli.wallet.execution import PayOptions
 from florin_server.cli.wallet.keys import WalletFiles
-from florin_server.cli.wallet.pay import PayOptions, pay_link
+from florin_server.cli.wallet.pay import pay_link
 from florin_server.domain.chains.evm.signatures import recover_address
 from florin_server.domain.chains.evm.typed_data import (
     Eip712Domain,

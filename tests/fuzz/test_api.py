@@ -12,7 +12,7 @@ from tests.fuzz.pool import filled
 CASES = 400
 NUMBER = 1
 
-pytestmark = [pytest.mark.long, pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
 
 async def test_every_answer_is_as_the_document_says(desk):

@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import copy
+from random import Random
 
 import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
-from florin_client.wallet import plan_payment
+from florin_client.wallet import WalletError, plan_payment, plan_transfer
 from florin_client.wallet.solana import SolanaKey
 from solders.keypair import Keypair
 
-from tests.fuzz.lying_peers import Case
+from tests.fuzz.lying_peers import Case, change_somewhere
 from tests.fuzz.payer import ACCOUNTS, Violation, campaign, check
-from tests.support.options import EVM, KINDS, PRICE, SOLANA, make_honest_option, to_wire_steps
+from tests.support.options import (
+    EVM,
+    KINDS,
+    PRICE,
+    SOLANA,
+    TOKEN,
+    make_forward_route,
+    make_honest_option,
+    make_pay_address,
+    to_wire_steps,
+)
 
 pytestmark = pytest.mark.long
 
@@ -28,6 +39,26 @@ def test_lying_server_and_node_get_nothing_beyond_the_shown_terms(tmp_path):
     # signatures of every kind were made, and most lies are refused
     assert all(findings.signed.values())
     assert sum(findings.signed.values()) < findings.cases / 2
+
+
+def test_lying_server_gets_no_transfer_to_another_address():
+    """Only the receipt and texts that the wallet does not use can differ from the honest answer."""
+    rng, route, planned = Random(1), make_forward_route(NOW), 0
+    address = route.compute_address()[2:].rjust(64, "0")
+    for _ in range(5000):
+        answer = make_pay_address(route)
+        for _ in range(rng.choice((1, 1, 1, 2, 3))):
+            change_somewhere(answer, rng)
+        try:
+            plan = plan_transfer(answer, f"{EVM}:{KEY.address}", now=NOW)
+        except WalletError:
+            continue
+        planned += 1
+        to, value, data = plan.steps[0].call
+        assert (to, value) == (TOKEN, 0), answer
+        assert data[:36].hex() == f"a9059cbb{address}", answer
+        assert 0 < int.from_bytes(data[36:]) <= PRICE, answer
+    assert 0 < planned < 2500
 
 
 def honest(kind):

@@ -84,7 +84,10 @@ class FakeRail:
     payouts = None
     durable_nonces = None
     token_accounts = None
-    transaction_requests = None
+    transaction_requests = transfer_requests = None
+    deposits = None
+    sweeper = None
+    addresses = None
     faucet = None
 
     def __init__(self, clock: Clock) -> None:

@@ -32,6 +32,8 @@ WALKS = (
     "06_merchants_and_lists",
     "17_service_levels",
     "18_live",
+    "20_pay_without_a_wallet_protocol",
+    "21_money_at_addresses",
 )
 # they need settings that exist only at the start of a Florin
 OWN = (

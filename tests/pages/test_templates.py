@@ -13,6 +13,7 @@ from florin_server.domain.capture.buyer_data import BuyerDataFault
 from florin_server.domain.errors import ErrorCode
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payments.return_links import ReturnLink
+from florin_server.domain.payouts.deposit_claims import DepositClaimState
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.domain.text import escape_unsafe, has_unsafe
 from florin_server.money.payments.service.checkout import CheckoutTransaction
@@ -23,6 +24,12 @@ from florin_server.web.capture import page as capture
 from florin_server.web.capture.page import CaptureFormView, PageAppearance
 from florin_server.web.language import LANGUAGES, get_translations
 from florin_server.web.payments import page as payments
+from florin_server.web.payments.claim_box import (
+    ClaimableAmount,
+    ClaimData,
+    ClaimEntry,
+    ClaimForm,
+)
 from florin_server.web.payments.page import (
     CheckoutChain,
     CheckoutData,
@@ -87,6 +94,11 @@ def checkout(word: str, status: PaymentStatus) -> CheckoutData:
         paid=PaidAmount(Decimal("12.5"), word, word),
         transaction=CheckoutTransaction(word, f"https://explorer.example/{word}"),
         panel=SandboxPanel([(word, word)], ["failed"], (60,)),
+        claims=ClaimData(
+            [ClaimableAmount(word, word, word, Decimal(5))],
+            [ClaimEntry(word, Decimal(5), DepositClaimState.OPEN)],
+            ClaimForm(word, word, "claims.refused"),
+        ),
         refusal_key="panel.refused",
     )
 

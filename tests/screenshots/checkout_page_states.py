@@ -10,6 +10,7 @@ from tests.screenshots.buyer_environment import BuyerStage, go_to, make_state
 from tests.screenshots.picture import Reach
 from tests.support.checkout_states import STATES as PAYMENT_STATES
 from tests.support.checkout_states import URLS, reach_state
+from tests.support.deposit_claims import hold_claimable_money
 
 
 def _show(state: str, **order: Any) -> Reach:
@@ -31,6 +32,50 @@ async def _show_full_order(stage: BuyerStage, page: Page) -> None:
 async def _show_last_minute(stage: BuyerStage, page: Page) -> None:
     await _show("requires_action", expiresAt=stage.desk.now + 50)(stage, page)
     await page.locator("#note:not(:empty)").wait_for()
+
+
+async def _choose_what_to_send(stage: BuyerStage, page: Page) -> None:
+    await _show("requires_action")(stage, page)
+    await page.locator("#send > summary").click()
+
+
+async def _open_address(stage: BuyerStage, page: Page) -> None:
+    await _choose_what_to_send(stage, page)
+    await page.locator("#send form button").first.click()
+    await page.locator("#send-address").wait_for()
+
+
+async def _refuse_address(stage: BuyerStage, page: Page) -> None:
+    """Press a button whose asset is no longer accepted."""
+    await _choose_what_to_send(stage, page)
+    button = page.locator("#send form button").first
+    await button.evaluate("button => { button.value += '00'; }")
+    await button.click()
+    await page.get_by_role("alert").wait_for()
+
+
+async def _offer_claim(stage: BuyerStage, page: Page) -> None:
+    """Show a payment at whose address an exchange left money."""
+    path = await stage.create()
+    await hold_claimable_money(stage.desk, path[1:], 3_000_000)
+    await stage.desk.rest.cancel(path[1:])
+    await page.goto(stage.desk.rest.base + path)
+    await page.locator("#claims").wait_for()
+
+
+async def _refuse_claim(stage: BuyerStage, page: Page) -> None:
+    await _offer_claim(stage, page)
+    await page.locator("#claims [name=account]").fill("0x12")
+    await page.locator("#claims [name=message]").fill("Order 1001, withdrawal 8842115")
+    await page.locator("#claims button").click()
+    await page.get_by_role("alert").wait_for()
+
+
+async def _make_claim(stage: BuyerStage, page: Page) -> None:
+    await _offer_claim(stage, page)
+    await page.locator("#claims [name=account]").fill("0x" + "c1" * 20)
+    await page.locator("#claims button").click()
+    await page.locator("#claims .notice").wait_for()
 
 
 def _confirm(seen: int, *, is_delayed: bool) -> Reach:
@@ -115,6 +160,12 @@ CHECKOUT_STATES = (
         if state != "processing"
     ),
     make_state("checkout_ways_closed", _close_ways),
+    make_state("checkout_send", _choose_what_to_send),
+    make_state("checkout_send_address", _open_address),
+    make_state("checkout_send_refused", _refuse_address),
+    make_state("checkout_claim", _offer_claim),
+    make_state("checkout_claim_refused", _refuse_claim),
+    make_state("checkout_claim_open", _make_claim),
     make_state("checkout_phone", _show("requires_action"), is_phone=True),
     make_state("checkout_without_scripts", _show("requires_action"), has_scripts=False),
     make_state("checkout_arabic", _show("requires_action"), language="ar"),

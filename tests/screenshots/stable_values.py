@@ -8,6 +8,7 @@ order are sorted differently.
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import segno
@@ -22,6 +23,8 @@ _IDS = ", ".join(
         ".side-foot code",
         *(f"[aria-label='API keys'] {item}" for item in ("th code", "button span")),
         "[aria-label='Keys that are signed in'] code",
+        # parts of an address
+        *("#send-address", "#send-address b"),
         # keys that did something, or were changed, and requests
         *(f"[aria-label='Audit log'] {item}" for item in (".two > span code", "td > .idc code")),
     )
@@ -40,6 +43,7 @@ async def calm(page: Page) -> None:
     await page.evaluate(_CALM, [_HOST, _code(), _IDS, _LISTS])
 
 
+@cache
 def _code() -> list[str]:
     """Return a QR code as pages have it: its size, and its path."""
     drawn = segno.make(_LINK, error="m", micro=False).svg_inline(border=2, omitsize=True)

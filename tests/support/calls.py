@@ -24,7 +24,9 @@ from google.protobuf.message_factory import GetMessageClass
 from grpc_rest_gateway.jsoncodec import JsonCodec
 from grpc_rest_gateway.profiles import JsonProfile
 
+from tests.support.addresses import DOLLAR
 from tests.support.api import grpc_metadata, to_api_call_error
+from tests.support.deposit_claims import CLAIM_ACCOUNT, hold_claimable_money
 from tests.support.service_harness import ORDER, PartnerTenant, ServiceHarness
 
 _CODEC = JsonCodec()
@@ -205,6 +207,22 @@ async def _make_for_note(desk: ServiceHarness, tenant: PartnerTenant) -> CallReq
     return CallRequest({"payment_id": payment_id, "id": note.body["id"]}, {"deleted": True})
 
 
+async def _make_claim(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+    payment_id = await _create_payment(desk, tenant)
+    await hold_claimable_money(desk, payment_id)
+    return CallRequest({"payment_id": payment_id}, {"asset": DOLLAR, "account": CLAIM_ACCOUNT})
+
+
+async def _make_for_claim(desk: ServiceHarness, tenant: PartnerTenant) -> CallRequest:
+    request = await _make_claim(desk, tenant)
+    payment_id = request.path["payment_id"]
+    path = f"/v1/gateway/payment/{payment_id}/claims"
+    answer = await desk.ask("POST", path, desk.rest.wallet, request.body)
+    assert answer.status == 200, answer.text
+    return CallRequest({"payment_id": payment_id, "claim_id": answer.body["claims"][0]["claimId"]})
+
+
+_DOLLARS = "eip155:31337/erc20:0x1955e4e690c31eb02b611e8ff9a162f4e3b4c9e9"
 _NEW_MERCHANT = {"merchantName": "Tea House", "merchantEmail": "tea@house.example"}
 _DEST = {"destination": "eip155:1:0x" + "22" * 20}
 _M = {"unknown": MERCHANT, "deployed": DEPLOYED_ONLY}
@@ -212,6 +230,8 @@ _M = {"unknown": MERCHANT, "deployed": DEPLOYED_ONLY}
 VALID_CALLS: dict[str, ValidCall] = {
     "GatewayService.GetPayment": ValidCall(_make_with_body()),
     "GatewayService.GetPaymentOptions": ValidCall(_make_with_body({"accounts": []})),
+    "GatewayService.OpenAddresses": ValidCall(_make_with_body({"assets": [_DOLLARS]})),
+    "GatewayService.ClaimDeposit": ValidCall(_make_claim),
     "GatewayService.FetchAction": ValidCall(_make_fetch),
     "GatewayService.ConfirmPayment": ValidCall(_make_confirm, fresh=True),
     "GatewayService.GetPaymentStatus": ValidCall(_make_with_body()),
@@ -228,6 +248,9 @@ VALID_CALLS: dict[str, ValidCall] = {
     "MerchantService.ListMerchantPayments": ValidCall(_make_without_path(), unknown=None),
     "MerchantService.ListPaymentsLegacy": ValidCall(_make_for_merchant(), **_M),
     "MerchantService.CreateRefund": ValidCall(_make_refund, PAYMENT, DEPLOYED_ONLY, fresh=True),
+    "MerchantService.ListDepositClaims": ValidCall(_make_with_body()),
+    "MerchantService.ConfirmDepositClaim": ValidCall(_make_for_claim),
+    "MerchantService.RejectDepositClaim": ValidCall(_make_for_claim),
     "MerchantService.WatchRefund": ValidCall(_make_refunded_stream),
     "AdminService.CreateMerchant": ValidCall(
         _make_without_path(_NEW_MERCHANT), unknown=None, fresh=True

@@ -195,7 +195,8 @@ def deploy_devnet_contracts(running: anvil.AnvilProcess) -> None:
         assert "0x" + created.hex() == place
         raw = sign_faucet_transaction(nonce, data=code, gas=4_000_000, chainId=running.chain_id)
         assert ask("eth_sendRawTransactionSync", "0x" + raw.hex())["status"] == "0x1"
-    ask("anvil_setCode", DEVNET.permit2, "0x" + load_artifact("DevPermit2").runtime.hex())
+    for place, name in ((DEVNET.permit2, "DevWitnessPermit2"), (DEVNET.x402_proxy, "DevX402Proxy")):
+        ask("anvil_setCode", place, "0x" + load_artifact(name).runtime.hex())
 
 
 class _AnvilClock(TestClock):

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 from florin.v1 import (
     account_pb2,
+    address_pb2,
     audit_pb2,
     held_pb2,
     ledger_pb2,
@@ -176,6 +177,7 @@ def merchants(word: str, texts: Translations = TEXTS) -> dict[str, dict]:
             "outcomes": {"succeeded": 1},
             "rest": payment.refunded,
             "notes": _notes(word),
+            "claims": filled(held_pb2.ListDepositClaimsResponse(), word).claims,
             "can_cancel": True,
             "can_simulate": True,
             "path": "/x",
@@ -376,6 +378,16 @@ def _books(word: str) -> dict:
     }
 
 
+def _addresses(word: str) -> dict[str, object]:
+    return {
+        "items": filled(address_pb2.ListAddressMoneyResponse(), word).items,
+        "has_more": True,
+        "chains": (word,),
+        "chain_id": word,
+        "problem": word,
+    }
+
+
 def operators(word: str, texts: Translations = TEXTS) -> dict[str, dict]:
     """Return the values of the operator's pages."""
     listed = filled(listing_pb2.ListPaymentsResponse(), word)
@@ -424,6 +436,7 @@ def operators(word: str, texts: Translations = TEXTS) -> dict[str, dict]:
             "held": filled(held_pb2.ListHeldPaymentsResponse(), word).held_payments,
             "everything": False,
         },
+        "operator/addresses": _addresses(word),
         "operator/quarantine": {
             "items": filled(quarantine_pb2.ListQuarantinedItemsResponse(), word).items,
             "everything": True,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
+from florin_client.wallet import FORWARDER
+from florin_server.domain.caip import format_checksum_address
+from florin_server.domain.chains.evm.route import ForwardRoute, RouteKind, SettlementRoute
 from florin_server.domain.chains.evm.typed_data import format_sign_request
 from florin_server.domain.chains.solana import spl
 from florin_server.rails.evm.paying.terms import (
@@ -25,7 +28,7 @@ EVM: Final = "eip155:8453"
 SOLANA: Final = "solana:5eykt4UsFv8P8NJdTREpY1vzqKqZKvdp"
 TOKEN: Final = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"  # USDC on Base
 MINT: Final = "EPjFWdd5AufqSSqeM2qN1xzybapC8G4wEGGkZwyTDt1v"  # USDC on Solana
-SETTLER, DEST, FEE_TO = ("0x" + item * 20 for item in ("51", "de", "fe"))
+SETTLER, DEST, FEE_TO, HOME = ("0x" + item * 20 for item in ("51", "de", "fe", "c0"))
 PRICE: Final = 12_500_000
 FEE: Final = 100_000
 RELAYER, RECEIVER, FEE_RECEIVER = (Keypair.from_seed(bytes([item] * 32)) for item in (5, 6, 7))
@@ -146,4 +149,53 @@ def _make_option(
         "symbol": display[0],
         "decimals": display[1],
         "steps": steps,
+    }
+
+
+def make_forward_route(now: int, **changes: Any) -> ForwardRoute:
+    """Return the route of a payment to an address of its own."""
+    route = ForwardRoute(
+        chain_id=8453,
+        forwarder=FORWARDER,
+        token=TOKEN,
+        value=PRICE,
+        valid_before=now + 900,
+        dest=DEST,
+        fee_to=FEE_TO,
+        fee=FEE,
+        ref=b"\7" * 32,
+        home=HOME,
+    )
+    return replace(route, **changes)
+
+
+def make_pay_address(route: ForwardRoute, received: int = 0) -> Json:
+    """Return the address of a route as REST's JSON."""
+    name = "slip44:60" if route.token == ZERO_ADDRESS else f"erc20:{route.token}"
+    asset = f"eip155:{route.chain_id}/{name}"
+    return {
+        "address": format_checksum_address(route.compute_address()),
+        "asset": asset,
+        "amount": {
+            "unit": f"caip19/{asset}",
+            "value": str(route.value),
+            "display": {"assetSymbol": "USDC", "decimals": 6},
+        },
+        "uri": f"ethereum:{route.token}@{route.chain_id}",
+        "expiresAt": str(route.valid_before),
+        "route": {
+            "forwarder": route.forwarder,
+            "chainId": str(route.chain_id),
+            "token": route.token,
+            "value": str(route.value),
+            "validBefore": str(route.valid_before),
+            "dest": route.dest,
+            "feeTo": route.fee_to,
+            "fee": str(route.fee),
+            "ref": "0x" + route.ref.hex(),
+            "home": route.home,
+        },
+        "received": str(received),
+        "missing": str(max(0, route.value - received)),
+        "over": str(max(0, received - route.value)),
     }

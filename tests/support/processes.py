@@ -7,7 +7,7 @@ import os
 import signal
 import socket
 import subprocess
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,7 +29,14 @@ from florin_server.rails.evm.settings import EvmChainSettings
 
 from tests.support import postgres
 from tests.support.api import RestApi
-from tests.support.command import FLORIN, PATIENCE_S, RunningCommand, make_environment
+from tests.support.command import (
+    FLORIN,
+    PATIENCE_S,
+    CommandResult,
+    RunningCommand,
+    make_environment,
+    run_florin,
+)
 from tests.support.own_chain import CHAIN, CHAIN_ID, make_own_chain
 from tests.support.proxy import FaultyNodeProxy
 from tests.support.service import NO_LIMITS, make_settings
@@ -75,7 +82,10 @@ class SystemdSocket:
 
 @dataclass
 class ProcessInstallation:
-    """The home of processes, their store as a test reads it, and the chain's faucet."""
+    """The home of processes, their store as a test reads it, and the chain's faucet.
+
+    `run_command` runs a command to its end.
+    """
 
     home: Path
     store: Store
@@ -83,6 +93,7 @@ class ProcessInstallation:
     node: FaultyNodeProxy
     env: dict[str, str]
     accounts: dict[str, str] = field(default_factory=dict)
+    run_command: Callable[..., CommandResult] = run_florin
 
     @property
     def log(self) -> Path:

@@ -19,8 +19,9 @@ from tests.support.released_versions import ReleasedCode
 
 _LOOK_S = 0.05
 _ANSWER_S = 2.0
-# a process answers everything for so long after /readyz has reported its end
-_DRAIN_S = "1"
+# A process answers everything for so long after /readyz has reported its end: longer than a look of
+# the balancer may take.
+_DRAIN_S = "3"
 
 
 @dataclass

@@ -117,7 +117,7 @@ class ServiceHarness:
     def rows(self) -> dict[str, int]:
         """Return the number of rows of each table, without those that workers write repeatedly."""
         repeated = {"icon", "installation", "reported_condition", "watched_tx"}
-        repeated |= {"api_key_use", "node_hour", "webhook_hour"}
+        repeated |= {"api_key_use", "deposit_cursor", "node_hour", "webhook_hour"}
         tables = sorted(METADATA.tables.keys() - repeated)
         counts = ", ".join(f'(SELECT count(*) FROM "{table}")' for table in tables)
         return dict(zip(tables, *self.select(f"SELECT {counts}"), strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import parse_qsl
 
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
@@ -146,3 +147,35 @@ async def wait_status(
     await wait_until(read, status, meanwhile=move)
     detail: dict[str, Any] = await service.rest.detail(payment_id)
     return detail
+
+
+async def open_link(
+    service: ServiceHarness, payment_id: str, asset: str | None = None
+) -> ServiceResponse:
+    """Request the link with which a wallet makes the transfer itself."""
+    body = {} if asset is None else {"asset": asset}
+    return await service.ask("POST", f"/solana/{payment_id}/transfer", None, body)
+
+
+def read_link(url: str) -> tuple[str, dict[str, str]]:
+    """Return the recipient and the parameters of a link."""
+    recipient, _, query = url.removeprefix("solana:").partition("?")
+    return recipient, dict(parse_qsl(query, strict_parsing=True))
+
+
+def make_linked_transfer(
+    wallet: SolanaTestWallet, link: ServiceResponse, difference: int = 0
+) -> Instruction:
+    """Return the transfer that a wallet makes of a link in the first token."""
+    recipient, query = read_link(link.body["url"])
+    assert query["spl-token"] == SOLANA_DEVNET.tokens[0].address
+    value = int(link.body["amount"]["value"]) + difference
+    reference = Pubkey.from_string(query["reference"])
+    return name_address(make_transfer(wallet, recipient, value), reference)
+
+
+async def give_coin(service: ServiceHarness) -> None:
+    """Give the merchant's wallet coin, without which wallets do not find it."""
+    node = SolanaNodeClient(service.session, service.env["FLORIN_SOLANA_RPC_URL"])
+    owner = service.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
+    await node.ask("requestAirdrop", owner, 10_000_000)

@@ -28,15 +28,18 @@ async def upgrade_finished(store: Store) -> None:
     assert not await store.read(older_releases.is_pending())
 
 
-async def move_database(dsn: str, revision: str, *, down: bool = False) -> None:
-    """Migrate a database that no process uses to a revision."""
+async def move_database(dsn: str, revision: str, *, down: bool = False) -> list[str]:
+    """Migrate a database that no process uses to a revision; return the statements."""
+    statements: list[str] = []
     engine = create_async_engine(
         "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
     )
+    listen(engine.sync_engine, statements.append)
     migrate = command.downgrade if down else command.upgrade
     async with engine.begin() as connection:
         await connection.run_sync(lambda raw: migrate(config(raw), revision))
     await engine.dispose()
+    return statements
 
 
 def statements_between(first: str, last: str) -> list[str]:

@@ -26,6 +26,7 @@ UNKNOWN_IDS = {
     "payment_id": "pay_" + "0" * 27,
     "merchant_id": "mrch_" + "0" * 17,
     "id": "crypto_none",
+    "claim_id": "clm_none",
 }
 CALLS = [call for call in list_public_calls() if call.verb and call.good.unknown]
 OTHER_TENANT, OTHER_MODE = "another tenant", "another mode"

@@ -246,7 +246,9 @@ async def status_of(
 
 async def test_control_character_in_any_path_or_query_of_a_page_is_refused_or_harmless(desk):
     faults, names = [], re.compile(r"\{(\w+)[^}]*\}")
-    for verb, template in {**build_page_routes(desk.service.app, {}), **build_document_routes()}:
+    authenticator = desk.service.grpc.authenticator
+    pages = build_page_routes(desk.service.app, {}, authenticator)
+    for verb, template in {**pages, **build_document_routes()}:
         for character in ("%00", "%9B", "%C2%9B", "%ED%A0%80"):
             query = "&".join(f"{name}={character}" for name in ("lang", "theme", "prefill", "app"))
             places = [names.sub(f"a{character}", template), f"{names.sub('a', template)}?{query}"]

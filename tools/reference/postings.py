@@ -103,6 +103,11 @@ def list_entries() -> list[tuple[str, str, PostingCases]]:
                 _build_late_blocked_case(),
             ],
         ),
+        (
+            journals.stray_key("<transaction>", "<address>", ASSET),
+            _get_docstring(journals.stray_key),
+            _list_stray_cases(),
+        ),
         *(
             (journals.payout_key(kind, "<payout id>"), when, _list_paid_out_cases(kind))
             for kind, when in _PAYOUTS
@@ -138,6 +143,7 @@ def _list_accounts() -> list[tuple[str, str]]:
         (accounts.wallet("<CAIP-10>"), _get_docstring(accounts.wallet)),
         (accounts.merchant(MERCHANT), _get_docstring(accounts.merchant)),
         (accounts.held_money("<CAIP-10>"), _get_docstring(accounts.held_money)),
+        (accounts.stray_money("<CAIP-10>"), _get_docstring(accounts.stray_money)),
         (accounts.outside_party("<CAIP-10>"), _get_docstring(accounts.outside_party)),
     )
     return [
@@ -179,6 +185,19 @@ def _build_late_blocked_case() -> tuple[str, Sequence[LedgerPosting]]:
     )
 
 
+def _list_stray_cases() -> PostingCases:
+    return [
+        (
+            "it went to the treasury",
+            postings.build_stray_postings(TREASURY, "<address>", ASSET, VALUE, {}),
+        ),
+        (
+            f"{FEE} of it came from a blocked sender",
+            postings.build_stray_postings(TREASURY, "<address>", ASSET, VALUE, {BUYER: FEE}),
+        ),
+    ]
+
+
 def _build_held_money() -> HeldMoney:
     return HeldMoney(
         id="",
@@ -218,6 +237,19 @@ def _list_paid_out_cases(kind: PayoutKind) -> PostingCases:
             (
                 "it was held",
                 [postings.build_payout_posting(replace(payout, held_id="<held>"), TREASURY)],
+            ),
+            (
+                "it came to a payment's own address",
+                [
+                    postings.build_payout_posting(
+                        replace(
+                            payout,
+                            held_id="<held>",
+                            owed_account=accounts.stray_money("<address>"),
+                        ),
+                        TREASURY,
+                    )
+                ],
             ),
         ]
     return cases

@@ -13,6 +13,7 @@ from typing import Any, Literal, Union, get_args, get_origin
 from annotated_types import Ge, Gt, Le, Lt
 from florin_sandbox.demo_accounts import DEMO_VARIABLES
 from florin_server import settings as config
+from florin_server.rails.evm.forwarder_settings import ForwarderSettings
 from florin_server.rails.evm.larger_amounts import LargerAmounts
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings, EvmCoinSettings
 from florin_server.rails.pricing import settings as pricing
@@ -47,6 +48,9 @@ NAMED_TABLES: Mapping[str, SettingsModel] = {
     "checkout": config.CheckoutSettings,
     "tracing": config.TracingSettings,
     "webhooks": config.WebhookSettings,
+    "x402": config.X402Settings,
+    "facilitated_gas": config.FacilitatedGasSettings,
+    "facilitated_fees": config.FacilitatedFeeSettings,
 }
 # tables in lists, or with names that the operator chooses
 LISTED_TABLES: Mapping[str, SettingsModel] = {
@@ -54,6 +58,7 @@ LISTED_TABLES: Mapping[str, SettingsModel] = {
     "[[chains.assets]]": EvmAssetSettings,
     "[chains.coin]": EvmCoinSettings,
     "[[chains.larger_amounts]]": LargerAmounts,
+    "[chains.forwarder]": ForwarderSettings,
     "[[solana_chains]]": SolanaChainSettings,
     "[[solana_chains.assets]]": SolanaAssetSettings,
     "[solana_chains.coin]": SolanaCoinSettings,

@@ -56,6 +56,8 @@ _UNIT_BY_ENDING = (
 )
 _UNIT_BY_TABLE = {
     "DatabaseSettings": "connections",
+    "FacilitatedFeeSettings": "lamports an hour",
+    "FacilitatedGasSettings": "units of gas an hour",
     "FailedFeeSettings": "lamports an hour",
     "RefundCreditSettings": "minor units",
     "FailedGasSettings": "units of gas an hour",
@@ -63,6 +65,8 @@ _UNIT_BY_TABLE = {
     "SolanaChainSettings.lag_max": "slots",
     "NodeSettings.lag_max": "blocks",
     "EvmChainSettings.lag_max": "blocks",
+    "ForwarderSettings.sweep_factor": "times the cost",
+    "ForwarderSettings.hot_max": "addresses",
 }
 
 

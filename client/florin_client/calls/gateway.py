@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Unpack
 
+from florin.v1.address_pb2 import OpenAddressesRequest, OpenAddressesResponse
 from florin.v1.gateway_pb2 import (
     ACTION_RESULT_TYPE_WALLET_RPC,
     ActionResult,
@@ -15,6 +16,7 @@ from florin.v1.gateway_pb2 import (
     GetPaymentOptionsResponse,
     PaymentInfo,
 )
+from florin.v1.held_pb2 import ClaimDepositRequest, ClaimDepositResponse
 from florin.v1.payment_pb2 import (
     CancelPaymentRequest,
     CancelPaymentResponse,
@@ -34,6 +36,8 @@ _GET = RpcSpec(_SERVICE_NAME, "GetPayment", GetPaymentRequest, PaymentInfo)
 _OPTIONS = RpcSpec(
     _SERVICE_NAME, "GetPaymentOptions", GetPaymentOptionsRequest, GetPaymentOptionsResponse
 )
+_ADDRESSES = RpcSpec(_SERVICE_NAME, "OpenAddresses", OpenAddressesRequest, OpenAddressesResponse)
+_CLAIM = RpcSpec(_SERVICE_NAME, "ClaimDeposit", ClaimDepositRequest, ClaimDepositResponse)
 _FETCH = RpcSpec(_SERVICE_NAME, "FetchAction", FetchActionRequest, FetchActionResponse)
 _CONFIRM = RpcSpec(_SERVICE_NAME, "ConfirmPayment", ConfirmPaymentRequest, GetPaymentStatusResponse)
 _STATUS = RpcSpec(
@@ -63,6 +67,44 @@ def get_payment_options(
         payment_id=payment_id, accounts=accounts, include_payment_info=include_payment_info
     )
     return _OPTIONS(request, options)
+
+
+def open_addresses(
+    payment_id: str,
+    *,
+    assets: Iterable[str],
+    refund_account: str | None = None,
+    **options: Unpack[CallOptions],
+) -> RpcCall[OpenAddressesResponse]:
+    """Return addresses, one for each asset (CAIP-19), to which any wallet or exchange can send.
+
+    What is not part of the payment goes back to `refund_account` (CAIP-10), otherwise to its sender
+    as far as that is safe.
+    """
+    request = OpenAddressesRequest(
+        payment_id=payment_id, assets=assets, refund_account=refund_account
+    )
+    return _ADDRESSES(request, options)
+
+
+def claim_deposit(
+    payment_id: str,
+    *,
+    asset: str,
+    account: str,
+    message: str | None = None,
+    **options: Unpack[CallOptions],
+) -> RpcCall[ClaimDepositResponse]:
+    """Claim money of an asset (CAIP-19) that is held at the payment, for an account (CAIP-10).
+
+    Money is held there if it came from an exchange or a contract and was not part of the payment.
+    The merchant or the operator decides; `message` can help them to recognize the buyer. The same
+    account again gets the same claims, as they are by then.
+    """
+    request = ClaimDepositRequest(
+        payment_id=payment_id, asset=asset, account=account, message=message
+    )
+    return _CLAIM(request, options)
 
 
 def fetch_action(

@@ -6,6 +6,12 @@ import datetime as dt
 from collections.abc import Iterable, Mapping
 from typing import TypeVar, Unpack
 
+from florin.v1.held_pb2 import (
+    DecideDepositClaimRequest,
+    DepositClaim,
+    ListDepositClaimsRequest,
+    ListDepositClaimsResponse,
+)
 from florin.v1.listing_pb2 import (
     PAYMENT_SORT_UNSPECIFIED,
     SORT_DIRECTION_UNSPECIFIED,
@@ -99,6 +105,15 @@ _LIST_OF_MERCHANT = RpcSpec(
     _SERVICE_NAME, "ListMerchantPayments", ListMerchantPaymentsRequest, ListPaymentsResponse
 )
 _REFUND = RpcSpec(_SERVICE_NAME, "CreateRefund", CreateRefundRequest, CreateRefundResponse)
+_CLAIMS = RpcSpec(
+    _SERVICE_NAME, "ListDepositClaims", ListDepositClaimsRequest, ListDepositClaimsResponse
+)
+_CONFIRM_CLAIM = RpcSpec(
+    _SERVICE_NAME, "ConfirmDepositClaim", DecideDepositClaimRequest, DepositClaim
+)
+_REJECT_CLAIM = RpcSpec(
+    _SERVICE_NAME, "RejectDepositClaim", DecideDepositClaimRequest, DepositClaim
+)
 _WATCH_REFUND = RpcSpec(_SERVICE_NAME, "WatchRefund", WatchRefundRequest, WatchRefundResponse)
 
 
@@ -216,6 +231,32 @@ def create_refund(
         named = to_amount(amount)
         request.amount.CopyFrom(RefundAmount(unit=named.unit, value=named.value))
     return _REFUND(request, options)
+
+
+def list_deposit_claims(
+    payment_id: str, **options: Unpack[MerchantCallOptions]
+) -> RpcCall[ListDepositClaimsResponse]:
+    """List the claims of buyers for money that is held at a payment, the oldest first."""
+    return _CLAIMS(ListDepositClaimsRequest(payment_id=payment_id), options)
+
+
+def confirm_deposit_claim(
+    payment_id: str, *, claim_id: str, **options: Unpack[KeyedMerchantCallOptions]
+) -> RpcCall[DepositClaim]:
+    """Return the held money of a claim to its account; other claims for it are rejected.
+
+    Anyone with the payment's link can claim: check with the buyer first.
+    """
+    request = DecideDepositClaimRequest(payment_id=payment_id, claim_id=claim_id)
+    return _CONFIRM_CLAIM(request, options)
+
+
+def reject_deposit_claim(
+    payment_id: str, *, claim_id: str, **options: Unpack[KeyedMerchantCallOptions]
+) -> RpcCall[DepositClaim]:
+    """Reject a claim; the money stays held."""
+    request = DecideDepositClaimRequest(payment_id=payment_id, claim_id=claim_id)
+    return _REJECT_CLAIM(request, options)
 
 
 def watch_refund(

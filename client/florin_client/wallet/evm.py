@@ -18,6 +18,8 @@ from florin_client.wallet.evm_steps import (
     TokenApproval,
     TransferAuthorization,
 )
+from florin_client.wallet.transfers import AddressTransfer
+from florin_client.wallet.x402 import AddressAuthorization
 
 _GWEI = 10**9
 # margin above a gas estimate, in percent
@@ -81,12 +83,18 @@ class EvmKey:
         signable = encode_typed_data(full_message=typed_data)
         return "0x" + bytes(self._account.sign_message(signable).signature).hex()
 
-    def sign(self, step: TransferAuthorization | Permit2Transfer | SignedApproval) -> str:
+    def sign(
+        self,
+        step: TransferAuthorization | AddressAuthorization | Permit2Transfer | SignedApproval,
+    ) -> str:
         """Sign a step of a plan; 0x-hex of 65 bytes."""
         return self.sign_typed_data(step.to_document())
 
     def send(
-        self, chain_id: str, step: TokenApproval | ContractPayment, budget: FeeBudget
+        self,
+        chain_id: str,
+        step: TokenApproval | ContractPayment | AddressTransfer,
+        budget: FeeBudget,
     ) -> ChainProcedure[str]:
         """Send a step of a plan, for a fee within the budget; the transaction's hash."""
         to, value, data = step.call

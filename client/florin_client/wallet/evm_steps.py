@@ -17,8 +17,12 @@ from florin_client.wallet.terms import OptionTerms, lowercase_addresses, parse_e
 
 PERMIT2: Final = "0x000000000022d473030f116ddee9f6b43ac78ba3"
 APPROVE_SELECTOR: Final = bytes.fromhex("095ea7b3")  # approve(address,uint256)
+TRANSFER_SELECTOR: Final = bytes.fromhex("a9059cbb")  # transfer(address,uint256)
 PAY_SELECTOR: Final = bytes.fromhex("ef45def3")  # pay((…)) of Florin's settlement contract
 ZERO_ADDRESS: Final = "0x" + "00" * 20
+# the messages of EIP-3009: sent by the receiver alone, or by anyone
+RECEIVE_TYPE: Final = "ReceiveWithAuthorization"
+TRANSFER_TYPE: Final = "TransferWithAuthorization"
 
 _QUANTITY = re.compile(r"0x(?:0|[1-9a-f][0-9a-f]{0,63})")
 _WORD_HEX = re.compile(r"0x[0-9a-f]{64}")
@@ -109,7 +113,10 @@ class SignedApproval:
 
 @dataclass(frozen=True, slots=True)
 class TransferAuthorization:
-    """An EIP-3009 signature: `receiver` can take `amount` of `token` once, until `valid_before`."""
+    """An EIP-3009 signature: `receiver` can take `amount` of `token` once, until `valid_before`.
+
+    With the primary type `TransferWithAuthorization` anyone can send the amount to `receiver`.
+    """
 
     method = "eth_signTypedData_v4"
 
@@ -122,6 +129,7 @@ class TransferAuthorization:
     amount: int
     valid_before: int
     nonce: bytes
+    primary_type: str = RECEIVE_TYPE
 
     def to_document(self) -> dict[str, Any]:
         """Return the EIP-712 document."""
@@ -133,9 +141,9 @@ class TransferAuthorization:
             "validBefore": hex(self.valid_before),
             "nonce": "0x" + self.nonce.hex(),
         }
-        types = {"EIP712Domain": _DOMAIN_FIELDS, "ReceiveWithAuthorization": _AUTHORIZATION_FIELDS}
+        types = {"EIP712Domain": _DOMAIN_FIELDS, self.primary_type: _AUTHORIZATION_FIELDS}
         domain = _format_token_domain(self)
-        return _build_document("ReceiveWithAuthorization", types, domain, message)
+        return _build_document(self.primary_type, types, domain, message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +257,7 @@ def _parse_typed_data(step: Step, terms: OptionTerms) -> _SignedStep:
     document = _require_members(_parse_json(text), {"types", "primaryType", "domain", "message"})
     number = int(terms.chain_id.partition(":")[2])
     kind = document["primaryType"]
-    if kind == "ReceiveWithAuthorization":
+    if kind == RECEIVE_TYPE:
         parsed: _SignedStep = _parse_authorization(document, terms, number)
     elif kind == "PermitTransferFrom":
         parsed = _parse_permit(document, terms, number)

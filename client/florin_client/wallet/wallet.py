@@ -20,6 +20,7 @@ from florin_client.wallet.plan import PaymentPlan, plan_payment
 from florin_client.wallet.solana import SolanaKey
 from florin_client.wallet.solana_steps import SolanaPayment
 from florin_client.wallet.terms import AnyOption
+from florin_client.wallet.x402 import AddressAuthorization
 
 # a transaction that is not mined by then had too low a fee
 _RECEIPT_POLLS_MAX, _RECEIPT_POLL_S = 120, 1.0
@@ -121,17 +122,20 @@ class Wallet:
         for step in plan.steps:
             if isinstance(step, SolanaPayment):
                 outputs.append(self.solana.sign(step))
-            elif isinstance(step, TransferAuthorization | Permit2Transfer | SignedApproval):
+            elif isinstance(
+                step,
+                TransferAuthorization | AddressAuthorization | Permit2Transfer | SignedApproval,
+            ):
                 outputs.append(self.evm.sign(step))
             else:
                 if sent:
-                    yield from _wait_mined(terms.chain_id, sent)
+                    yield from wait_mined(terms.chain_id, sent)
                 sent = yield from self.evm.send(terms.chain_id, step, budget)
                 outputs.append(sent)
         return outputs
 
 
-def _wait_mined(chain_id: str, tx_hash: str) -> ChainProcedure[None]:
+def wait_mined(chain_id: str, tx_hash: str) -> ChainProcedure[None]:
     """Wait until a transaction is mined; raise WalletError if it fails, or is not mined in time."""
     for _ in range(_RECEIPT_POLLS_MAX):
         receipt: Any = yield Question(chain_id, "eth_getTransactionReceipt", (tx_hash,))

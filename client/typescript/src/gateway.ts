@@ -1,12 +1,16 @@
 import type {
   Action,
   CancelPaymentResponse,
+  ClaimDepositRequest,
+  ClaimDepositResponse,
   ConfirmPaymentRequest,
   FetchActionRequest,
   FetchActionResponse,
   GetPaymentOptionsRequest,
   GetPaymentOptionsResponse,
   GetPaymentStatusResponse,
+  OpenAddressesRequest,
+  OpenAddressesResponse,
   PaymentInfo,
   PaymentOption,
   WalletRpcAction,
@@ -60,6 +64,36 @@ export class FlorinGateway {
     options?: CallOptions,
   ): Promise<GetPaymentOptionsResponse> {
     const path = formatPath(PATH, paymentId, "/options");
+    return this.#transport.request({ method: "POST", path, body: request, effect: "repeatable" }, options);
+  }
+
+  /**
+   * Return addresses, one for each asset (CAIP-19), to which any wallet or exchange can send.
+   *
+   * The same asset has the same address, as long as its price holds. A wallet must compute the address
+   * again from its `route` before it sends: it comes from the server.
+   */
+  openAddresses(
+    paymentId: string,
+    request: OpenAddressesRequest,
+    options?: CallOptions,
+  ): Promise<OpenAddressesResponse> {
+    const path = formatPath(PATH, paymentId, "/addresses");
+    return this.#transport.request({ method: "POST", path, body: request, effect: "repeatable" }, options);
+  }
+
+  /**
+   * Claim money of an asset that is held at the payment, for an account of the buyer.
+   *
+   * Money is held there if it came from an exchange or a contract and was not part of the payment. The
+   * merchant or the operator decides. The same account again gets the same claims, as they are by then.
+   */
+  claimDeposit(
+    paymentId: string,
+    request: ClaimDepositRequest,
+    options?: CallOptions,
+  ): Promise<ClaimDepositResponse> {
+    const path = formatPath(PATH, paymentId, "/claims");
     return this.#transport.request({ method: "POST", path, body: request, effect: "repeatable" }, options);
   }
 

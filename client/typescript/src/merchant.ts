@@ -6,8 +6,10 @@ import type {
   CreateRefundResponse,
   CreateWebhookEndpointRequest,
   DeleteWebhookEndpointResponse,
+  DepositClaim,
   GetPaymentStatusResponse,
   GetReceiptResponse,
+  ListDepositClaimsResponse,
   ListPaymentEventsResponse,
   ListPaymentsResponse,
   ListWebhookAttemptsResponse,
@@ -122,6 +124,26 @@ export class Payments extends Resource {
     return this.transport.request({ method: "POST", path, effect: "keyed" }, options);
   }
 
+  /** Return the claims of buyers for money that is held at a payment, oldest first. */
+  listDepositClaims(paymentId: string, options?: CallOptions): Promise<ListDepositClaimsResponse> {
+    const path = formatPath("/v1/payments", paymentId, "/deposit-claims");
+    return this.transport.request({ method: "GET", path }, options);
+  }
+
+  /**
+   * Return the held money of a claim to its account; other claims for it are rejected.
+   *
+   * Anyone with the payment's link can claim: check with the buyer first.
+   */
+  confirmDepositClaim(paymentId: string, claimId: string, options?: MutationOptions): Promise<DepositClaim> {
+    return this.#decide(paymentId, claimId, "/confirm", options);
+  }
+
+  /** Reject a claim; the money stays held. */
+  rejectDepositClaim(paymentId: string, claimId: string, options?: MutationOptions): Promise<DepositClaim> {
+    return this.#decide(paymentId, claimId, "/reject", options);
+  }
+
   /** Iterate over the merchant's payments. */
   list(query: PaymentListQuery = {}, options?: CallOptions): Listing<PaymentRow, ListPaymentsResponse> {
     return this.#list("/v1/merchants/payments", query, options);
@@ -143,6 +165,17 @@ export class Payments extends Resource {
   /** Return the final status; throw TimeoutError if it takes longer than `timeoutMs`. */
   waitFinal(paymentId: string, options: CallOptions = {}): Promise<WatchPaymentResponse> {
     return waitFinal(this.transport, formatPath("/v1/payments", paymentId, "/events"), options);
+  }
+
+  #decide(
+    paymentId: string,
+    claimId: string,
+    verb: string,
+    options?: MutationOptions,
+  ): Promise<DepositClaim> {
+    const claims = formatPath("/v1/payments", paymentId, "/deposit-claims");
+    const path = formatPath(claims, claimId, verb);
+    return this.transport.request({ method: "POST", path, effect: "keyed" }, options);
   }
 
   #list(path: string, query: Query, options?: CallOptions): Listing<PaymentRow, ListPaymentsResponse> {

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { FlorinError, verifyWebhook } from "florin-client";
+import { createWalletClient, http, parseAbi } from "viem";
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { forward, listen, openFlorin, openGateway, readBody } from "./florin.mjs";
 
@@ -92,6 +93,34 @@ test("a viem wallet pays, webhooks arrive and verify, and a part is refunded", a
   assert.ok(isSent("payment.created") && isSent("payment.processing"));
   const attempts = await florin.webhookEndpoints.listAttempts(endpoint.endpoint.id, { paymentId });
   assert.ok(attempts.attempts.some((attempt) => attempt.succeeded));
+});
+
+test("an address is opened, is the same again, and receives the payment", async () => {
+  const florin = openFlorin();
+  const gateway = openGateway();
+  const { paymentId } = await florin.payments.create({ amount });
+  const asset = process.env.FLORIN_EVM_ASSET;
+  const opened = await gateway.openAddresses(paymentId, { assets: [asset] });
+  assert.equal(opened.paymentId, paymentId);
+  const [address] = opened.addresses;
+  assert.match(address.address, /^0x[0-9a-fA-F]{40}$/);
+  assert.deepEqual([address.asset, address.received, address.missing], [asset, "0", address.route.value]);
+  assert.deepEqual(await gateway.openAddresses(paymentId, { assets: [asset] }), opened);
+  const unknown = { assets: [`${chain}/erc20:0x${"ee".repeat(20)}`] };
+  await assert.rejects(gateway.openAddresses(paymentId, unknown), { code: "invalid_params", status: 400 });
+
+  const client = createWalletClient({
+    account: privateKeyToAccount(generatePrivateKey()),
+    transport: http(process.env.FLORIN_EVM_RPC_URL),
+  });
+  // the test chain gives money to the accounts that ask for options
+  await gateway.getOptions(paymentId, { accounts: [`${chain}:${client.account.address}`] });
+  const abi = parseAbi(["function transfer(address to, uint256 value)"]);
+  const args = [address.address, BigInt(address.missing)];
+  await client.writeContract({ address: address.route.token, abi, functionName: "transfer", args, chain: null });
+  assert.equal((await gateway.waitFinal(paymentId, { timeoutMs: 60_000 })).status, "succeeded");
+  const detail = await florin.payments.get(paymentId);
+  assert.deepEqual(detail.deposits.map((deposit) => deposit.amount), [address.missing]);
 });
 
 test("webhook endpoints are listed, changed and rotated", async (t) => {

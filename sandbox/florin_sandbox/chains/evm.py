@@ -11,6 +11,7 @@ from florin_server.app.sandbox import RunningEmbeddedChain
 from florin_server.app.servers.addresses import EVM_PORT_SETTING
 from florin_server.base.clock import Clock
 from florin_server.rails.connection.jsonrpc import JsonRpcClient, LocalTransport
+from florin_server.rails.evm.forwarder_settings import ForwarderSettings
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmAssetSettings, EvmChainSettings, EvmCoinSettings
@@ -97,6 +98,7 @@ def build_chain(settings: Settings, treasury: EvmSigner) -> EvmChainSettings:
         settler=DEVNET.settler,
         opener=DEVNET.opener,
         factories=(DEVNET.wallet_factory,),
+        forwarder=ForwarderSettings(address=DEVNET.forwarder),
         treasury=treasury.address,
         # rounded up, so that the promise is kept
         eta_s=max(1, ceil(settings.embedded.block_interval_s * settings.embedded.confirmations)),

@@ -13,6 +13,7 @@ from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_sandbox.simulation.audit.auditor import Auditor
 from florin_sandbox.simulation.audit.blocks import AuditedEvmChain
+from florin_sandbox.simulation.audit.facts import SqliteAuditedStore
 from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,
@@ -34,7 +35,7 @@ def build_target(stage: SimulationEnvironment) -> AuditTarget:
     service = stage.service
     installation_secrets = service.secrets
     return AuditTarget(
-        database=service.home.database_path,
+        store=SqliteAuditedStore(service.home.database_path),
         evm=stage.nodes["evm"].call,
         solana=stage.nodes["solana"].call,
         relayers=(EvmSigner(installation_secrets.relayer_key).address,),
@@ -102,10 +103,11 @@ async def run_audit(
         {scenario.payment_id for scenario in stories if scenario.refund_status == "succeeded"}
     )
     judge.check_books()
-    chain = AuditedEvmChain()
+    chain = AuditedEvmChain(addresses=judge.addresses)
     await chain.read(ground)
     judge.check_events(chain)
     judge.check_returned()
+    await judge.check_addresses(chain)
     judge.check_journal(chain)
     await judge.check_nonces()
     await judge.check_evm_balances(chain)

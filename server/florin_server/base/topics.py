@@ -18,6 +18,8 @@ class Topic(StrEnum):
     SETTLEMENT = "settlement"
     # token accounts to open were queued for a chain, by CAIP-2; only releases before 0.4 do that
     RECEIVERS = "receivers"
+    # a transfer of others ended or was sent, by its key; for this process only
+    FACILITATION = "facilitation"
     # there can be events to deliver; without key, and for this process only
     WEBHOOKS = "webhooks"
     # cached data, of which the store counts the changes; without keys

@@ -11,7 +11,7 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 # shown in this order; commands that are not listed here follow in a section of their own
 SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Run Florin": ("up", "demo", "lab", "simulate", "serve", "worker", "gateway"),
-    "Payments": ("payments", "pay", "verify-receipt", "trigger"),
+    "Payments": ("payments", "pay", "addresses", "verify-receipt", "trigger"),
     "Merchants": ("partners", "merchants", "webhooks", "listen", "customers"),
     "Keys": ("keys", "wallets", "receipt-keys", "versions"),
     "Chains": ("chain", "executors", "leases", "faults"),

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from florin_server.cli.accounts import commands as accounts
+from florin_server.cli.addresses import commands as addresses
 from florin_server.cli.audit import commands as audit
 from florin_server.cli.chains import commands as chains
 from florin_server.cli.exports import commands as exports
@@ -55,6 +56,8 @@ from florin_server.cli.wallet.options import (
     PayOption,
     PayPasswordFile,
     PayRpcUrls,
+    PaySend,
+    PayX402,
 )
 from florin_server.cli.webhooks import commands as webhooks
 
@@ -182,9 +185,11 @@ def demo(
 @app.command()
 @with_wallet_connection
 def pay(
-    link: Annotated[str, typer.Argument(help="Payment link or payment id.")],
+    link: Annotated[str, typer.Argument(help="Payment link (also for x402) or payment id.")],
     *,
     option: PayOption = None,
+    send: PaySend = False,
+    x402: PayX402 = False,
     data: PayData = None,
     keystore: PayKeystores = None,
     password_file: PayPasswordFile = None,
@@ -199,14 +204,16 @@ def pay(
 
     Without --keystore, new keys pay test payments; the embedded chains fund them. Real money needs
     --keystore: the command shows what it is going to sign and asks. It signs only what matches the
-    terms of the option.
+    terms of the option. With --send and --x402 it pays only to an address that follows from the
+    payment.
 
     Example: `florin pay pay_1a2b --option 1`
     """
     from florin_server.cli.wallet import pay as command
+    from florin_server.cli.wallet.execution import PayOptions
     from florin_server.cli.wallet.keys import WalletFiles
 
-    options = command.PayOptions(
+    options = PayOptions(
         link,
         option,
         data,
@@ -216,6 +223,8 @@ def pay(
         yes,
         maximum,
         max_fee,
+        sends=send,
+        x402=x402,
     )
     command.pay_link(connection, options)
 
@@ -454,6 +463,7 @@ def completion(
 
 for _module in (
     accounts,
+    addresses,
     audit,
     chains,
     payments,

@@ -85,6 +85,8 @@ class AuditAction(StrEnum):
     PARTNER_CREATED = "partner.created"
     PARTNER_STATUS_CHANGED = "partner.status_changed"
     PAYMENT_CANCELLED = "payment.cancelled"
+    PAYMENT_CLAIM_CONFIRMED = "payment.claim_confirmed"
+    PAYMENT_CLAIM_REJECTED = "payment.claim_rejected"
     PAYMENT_REFUNDED = "payment.refunded"
     PAYMENT_NOTE_ADDED = "payment.note_added"
     PAYMENT_NOTE_DELETED = "payment.note_deleted"

@@ -27,6 +27,12 @@ def refund_payment_not_found_error(*, wcp_profile: bool) -> ApiError:
     return ApiError(code, "Payment not found")
 
 
+def deposit_claim_not_found_error(*, wcp_profile: bool) -> ApiError:
+    """Return the error for an unknown claim of the payment."""
+    code = ErrorCode.NOT_FOUND if wcp_profile else ErrorCode.INVALID_PARAMS
+    return ApiError(code, "Deposit claim not found", http=404, grpc=GrpcStatus.NOT_FOUND)
+
+
 def missing_idempotency_key_error(*, wcp_profile: bool) -> ApiError:
     """Return the error for a missing Idempotency-Key."""
     code = ErrorCode.MISSING_IDEMPOTENCY_KEY if wcp_profile else ErrorCode.INVALID_PARAMS

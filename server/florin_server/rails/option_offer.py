@@ -52,7 +52,7 @@ class OptionOffer:
                 split.fee_to,
                 split.fee,
                 settled=split.settled,
-                steps=(*steps, *_expiry_steps(self.quote.expires_at if self.quote else None)),
+                steps=(*steps, *list_expiry_steps(self.quote.expires_at if self.quote else None)),
             )
         )
 
@@ -101,7 +101,7 @@ def rebuild_commitment(
     contracts = () if contract is None else (contract,)
     takers = (None,) if split.fee_to is None else list_spellings(split.fee_to)
     for steps, dest, fee_to in itertools.product(step_variants, list_spellings(split.dest), takers):
-        all_steps = (*steps, *_expiry_steps(option.expires_at))
+        all_steps = (*steps, *list_expiry_steps(option.expires_at))
         made_of = build_option_id_parts(
             option.payment_id,
             option.payer,
@@ -119,5 +119,6 @@ def rebuild_commitment(
     return OptionCommitment(contract, split.dest, split.fee_to, None)
 
 
-def _expiry_steps(quoted_to: int | None) -> tuple[str, ...]:
+def list_expiry_steps(quoted_to: int | None) -> tuple[str, ...]:
+    """Return the step of an option's id that says until when its price holds, if it lapses."""
     return () if quoted_to is None else (f"until {quoted_to}",)

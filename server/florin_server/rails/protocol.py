@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from florin_server.domain.payments.payment import PaymentOption
+from florin_server.rails.address_roles import AddressSweeper, DepositReader, PaymentAddresses
+from florin_server.rails.facilitation import TransferFacilitator
 from florin_server.rails.pace import PaceMeter
 from florin_server.rails.provisioning import DurableNonces, TokenAccounts
 from florin_server.rails.roles import (
@@ -28,7 +30,8 @@ from florin_server.rails.roles import (
     TreasuryHistory,
     TreasuryPayouts,
 )
-from florin_server.rails.types import Asset
+from florin_server.rails.transfers import TransferRequests
+from florin_server.rails.types import FORWARD_METHOD, TRANSFER_METHOD, Asset
 
 
 class Rail(Protocol):
@@ -159,6 +162,26 @@ class Rail(Protocol):
         """Return the transactions that wallets fetch by a link; None where none is offered."""
 
     @property
+    def transfer_requests(self) -> TransferRequests | None:
+        """Return the links of which wallets make transfers; None where none is offered."""
+
+    @property
+    def facilitator(self) -> TransferFacilitator:
+        """Return the role that sends transfers which others signed."""
+
+    @property
+    def deposits(self) -> DepositReader | None:
+        """Return the reader of payments' own addresses; None on chains without them."""
+
+    @property
+    def sweeper(self) -> AddressSweeper | None:
+        """Return the role that empties payments' own addresses; None on chains without them."""
+
+    @property
+    def addresses(self) -> PaymentAddresses | None:
+        """Return the addresses of payments; None on chains, and in settings, without them."""
+
+    @property
     def account_nonces(self) -> AccountNonces | None:
         """Return the senders' nonces; None where numbers only distinguish our own transactions."""
 
@@ -190,14 +213,21 @@ class Rail(Protocol):
         """Return the faucet for test money; None on all chains but test chains."""
 
 
-def is_requested(rail: Rail, option: PaymentOption) -> bool:
-    """Return True if a wallet fetches the option's transaction by a link.
+def has_own_address(option: PaymentOption) -> bool:
+    """Return True if any sender pays an option at an address of its own.
 
     Callers of the API never see such an option, and cannot confirm it.
     """
-    return rail.transaction_requests is not None and (
-        option.method == rail.transaction_requests.method
-    )
+    return option.method == FORWARD_METHOD
+
+
+def is_requested(rail: Rail, option: PaymentOption) -> bool:
+    """Return True if a wallet fetches the option's transaction by a link, or makes it from one.
+
+    Callers of the API never see such an option, and cannot confirm it.
+    """
+    requests = rail.transaction_requests
+    return requests is not None and option.method in {requests.method, TRANSFER_METHOD}
 
 
 def is_relayed(rail: Rail, option: PaymentOption) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -35,6 +35,9 @@ class DurableNonces(Protocol):
     @property
     def addresses(self) -> Sequence[str]:
         """Return the nonce accounts to use, created or not."""
+
+    def is_preparation(self, raw: bytes, addresses: Collection[str]) -> bool:
+        """Return True if a transaction of ours creates or advances one of the accounts."""
 
     async def get_values(self, addresses: Sequence[str]) -> NonceValues:
         """Return the values of accounts at final depth; one read."""

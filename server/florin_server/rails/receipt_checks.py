@@ -10,6 +10,7 @@ from florin_server.domain.payments.option_names import (
 )
 from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import CheckOutcome, CheckResult, ReceiptCheck
+from florin_server.rails.types import FORWARD_METHOD
 
 
 def build_passed(check: ReceiptCheck, detail: str) -> CheckResult:
@@ -54,9 +55,11 @@ def compute_reference(receipt: Receipt) -> bytes | None:
     """
     way = receipt.option
     if way.steps is not None:
+        # an address of its own follows from the id
+        is_address = way.method == FORWARD_METHOD
         made_of = build_option_id_parts(
             receipt.sub,
-            receipt.payer,
+            f"{receipt.transaction.chain}:{way.contract}" if is_address else receipt.payer,
             receipt.paid.asset,
             int(receipt.paid.value),
             () if way.contract is None else (way.contract,),

@@ -27,8 +27,8 @@ from florin_server.rails.types import (
     AddressMention,
     Asset,
     BlockView,
-    ChainFact,
     ChainHead,
+    Fact,
     GasShortage,
     HeadUpdate,
     MentionQuery,
@@ -217,7 +217,7 @@ class ChainObserver(Protocol):
     ) -> list[SettlementEvent]:
         """Return settlement events of the items, by any submitter."""
 
-    async def confirm_facts(self, facts: Collection[ChainFact]) -> Mapping[ChainFact, bool]:
+    async def confirm_facts(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         """Return for each fact whether the quorum confirms it at final depth; one read per node.
 
         True if it agrees, False if nodes differ; a missing fact may be confirmed later. It never

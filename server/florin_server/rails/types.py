@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
+from florin_server.domain.chains.evm.route import ForwardRoute
 from florin_server.domain.errors import ApiError
+from florin_server.domain.payments.deposits import Deposit
 from florin_server.domain.settlement.chain_txs import GasShare
+
+# the token of coin in settlement events
+NO_TOKEN: Final = "0x" + "00" * 20
+# the method of options that any sender pays at an address of their own
+FORWARD_METHOD: Final = "forward"
+# a wallet transfers everything to the merchant, and names an address of the payment
+TRANSFER_METHOD: Final = "transfer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +166,7 @@ class AddressMention:
 
     tx_hash: str
     reference: str
+    is_failed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +196,56 @@ class MinedTransaction:
     gas_used: int | None = field(default=0, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class HomeTransfer:
+    """Money that the forwarder moved from a payment's address to the route's home.
+
+    Hex texts are lower-case; addresses are bare; `token` is the zero address for the coin.
+    `position` is the log's number in its block and proves nothing.
+    """
+
+    ref: str
+    address: str
+    token: str
+    value: int
+    home: str
+    tx_hash: str
+    block_number: int
+    block_hash: str
+    position: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AddressSweep:
+    """The assets (CAIP-19) to send home from the address of a route."""
+
+    route: ForwardRoute
+    assets: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddressActivity:
+    """The money that moved to and from payments' addresses in a range of blocks, in its order.
+
+    The range is empty if `last` is below `first`. `final` is the newest final block, -1 if none is:
+    what lies above it can still change and must be read again, not stored.
+    """
+
+    first: int
+    last: int
+    final: int
+    deposits: tuple[Deposit, ...] = ()
+    payments: tuple[SettlementEvent, ...] = ()
+    home_transfers: tuple[HomeTransfer, ...] = ()
+
+
 ChainFact: TypeAlias = SettlementEvent | MinedTransaction
 """A fact that ends a payment or a transaction of ours."""
+
+ConfirmableFact: TypeAlias = ChainFact | HomeTransfer | Deposit
+"""A fact that decides about money, and that several nodes can have to confirm."""
+
+Fact = TypeVar("Fact", bound=ConfirmableFact)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,11 @@ from florin_server.settings.limits import (
 from florin_server.settings.settings import Settings
 from florin_server.settings.tracing import TracingSettings
 from florin_server.settings.webhooks import WebhookSettings
+from florin_server.settings.x402 import (
+    FacilitatedFeeSettings,
+    FacilitatedGasSettings,
+    X402Settings,
+)
 
 __all__ = [
     "AndroidApp",
@@ -23,6 +28,8 @@ __all__ = [
     "DatabaseSettings",
     "EmbeddedChainSettings",
     "EmbeddedSolanaSettings",
+    "FacilitatedFeeSettings",
+    "FacilitatedGasSettings",
     "FailedFeeSettings",
     "FailedGasSettings",
     "LimitSettings",
@@ -31,4 +38,5 @@ __all__ = [
     "TracingSettings",
     "WalletLink",
     "WebhookSettings",
+    "X402Settings",
 ]

@@ -45,6 +45,11 @@ from florin_server.settings.limits import (
 )
 from florin_server.settings.tracing import TracingSettings
 from florin_server.settings.webhooks import WebhookSettings
+from florin_server.settings.x402 import (
+    FacilitatedFeeSettings,
+    FacilitatedGasSettings,
+    X402Settings,
+)
 
 IpNetwork: TypeAlias = IPv4Network | IPv6Network
 # the prefix of an IPv6 address that maps an IPv4 address
@@ -301,6 +306,13 @@ class Settings(BaseSettings):
     tracing: TracingSettings = Field(default=TracingSettings(), description="OpenTelemetry traces")
     webhooks: WebhookSettings = Field(
         default=WebhookSettings(), description="webhooks to merchants' back ends"
+    )
+    x402: X402Settings = Field(default=X402Settings(), description="payments by programs (x402)")
+    facilitated_gas: FacilitatedGasSettings = Field(
+        default=FacilitatedGasSettings(), description="budgets for transfers of x402 on EVM chains"
+    )
+    facilitated_fees: FacilitatedFeeSettings = Field(
+        default=FacilitatedFeeSettings(), description="budgets for transfers of x402 on Solana"
     )
     blocked_accounts: tuple[Annotated[str, AfterValidator(validate_blocklist_entry)], ...] = Field(
         default=(),

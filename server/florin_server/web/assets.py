@@ -42,6 +42,7 @@ _HEADERS: Final = (
 _SCRIPT_COMMENT: Final = re.compile(
     rb"^[ ]*(?://[^\n]*|/\*(?:(?!\*/).)*\*/[ ]*)\n", re.MULTILINE | re.DOTALL
 )
+_INDENT: Final = re.compile(rb"^ +", re.MULTILINE)
 _COMMENT: Final = re.compile(rb"/\*.*?\*/", re.DOTALL)
 _SPACES: Final = re.compile(rb"\s+")
 _AROUND_MARKS: Final = re.compile(rb" ?([{};,]) ?")
@@ -128,7 +129,7 @@ def _load_files() -> Mapping[str, StaticFile]:
 
 
 def _read_own_file(file: Path) -> StaticFile:
-    """Return a file of this package; styles without needless spaces, both without comments."""
+    """Return a file of this package, a style or script without comments and needless spaces."""
     compact = _COMPACTORS.get(file.suffix, bytes)
     return _to_static_file(compact(file.read_bytes()), file.suffix)
 
@@ -155,11 +156,11 @@ def compact_style(style: bytes) -> bytes:
 
 
 def strip_script(script: bytes) -> bytes:
-    """Return a script without the comments that have lines of their own.
+    """Return a script without indentation, and without the comments that have lines of their own.
 
-    No line of a text in backquotes begins as a comment does.
+    Texts in backquotes must end on the line on which they begin.
     """
-    return _SCRIPT_COMMENT.sub(b"", script)
+    return _INDENT.sub(b"", _SCRIPT_COMMENT.sub(b"", script))
 
 
 _COMPACTORS: Final = {".css": compact_style, ".js": strip_script}

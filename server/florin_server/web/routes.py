@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from florin_server.api.server.auth import Authenticator
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db.context import StorageContext
@@ -22,6 +23,8 @@ from florin_server.web.openapi import serve as published
 from florin_server.web.payments import routes as payments
 from florin_server.web.payments import solana_pay
 from florin_server.web.receipts import routes as receipts
+from florin_server.web.x402 import facilitator
+from florin_server.web.x402 import payment as x402_payment
 
 
 class _Context(
@@ -41,7 +44,12 @@ class _Context(
 
 
 # browsers of every origin can read these, errors included
-CORS_PATHS = (*published.CORS_PATHS, *receipts.CORS_PATHS, *solana_pay.CORS_PATHS)
+CORS_PATHS = (
+    *published.CORS_PATHS,
+    *receipts.CORS_PATHS,
+    *solana_pay.CORS_PATHS,
+    *x402_payment.CORS_PATHS,
+)
 # a path with one of these prefixes is not a payment link, even if nothing is served there
 RESERVED_PREFIXES = (
     *("v1", "versions", "spec", "docs", "healthz", "readyz"),
@@ -52,6 +60,7 @@ RESERVED_PREFIXES = (
         "collect",
         "buy",
         "solana",
+        "x402",
         ".well-known",
         "robots.txt",
         "favicon.ico",
@@ -59,15 +68,20 @@ RESERVED_PREFIXES = (
 )
 
 
-def build_page_routes(app: _Context, consoles: Routes) -> Routes:
+def build_page_routes(app: _Context, consoles: Routes, authenticator: Authenticator) -> Routes:
     """Return the routes of pages that need the service, by method and path template.
 
-    `consoles` are served beside them, and the landing page links to them.
+    `authenticator` is for callers with API keys. `consoles` are served beside them, and the landing
+    page links to them.
     """
     routes = {**payments.build_routes(app), **receipts.build_routes(app), **consoles}
     routes |= {
         (method, capture.PATH): handler for method, handler in capture.build_routes(app).items()
     }
+    routes |= x402_payment.build_routes(app)
+    link = ("GET", "/{payment_id}")
+    routes[link] = x402_payment.make_link_handler(app, routes[link])
+    routes |= facilitator.build_routes(app, authenticator)
     routes |= build_read_routes(icons.build_routes(app))
     # the listener itself serves the health check
     paths = {path for _, path in (*routes, *build_document_routes())} | {"/healthz"}

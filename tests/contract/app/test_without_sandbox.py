@@ -27,7 +27,7 @@ chain_id = 84532
 name = "Base Sepolia"
 live = false
 rpc_url = "http://127.0.0.1:9"
-settler = "0xCEB6AbCC37B56392596f2Eb8F513a04F5FBec1e3"
+settler = "0x8fbc2175DC71b3B0B267aa812949653F283A61c3"
 treasury = "0x1111111111111111111111111111111111111111"
 confirmations = 3
 [[chains.assets]]

@@ -155,6 +155,7 @@ async def test_contract_of_another_version_is_not_replaced_while_it_may_be_used(
 BLOCKS = partial(foreign_chains.open_embedded, block_interval_s=0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("opened", "chain_id"),
     [(BLOCKS, 84532), (foreign_chains.open_on_anvil, 424242)],
@@ -219,6 +220,7 @@ async def test_a_chain_is_added_gets_its_contract_and_takes_money(
         assert (home / "keys" / "far-away-relayer.json").exists()
 
 
+@pytest.mark.slow
 async def test_a_solana_cluster_is_added_and_takes_money(run, home, session, forks):
     chain = await SolanaDevChain.open(None, SolanaDevSettings(finalized_slots=1))
     try:

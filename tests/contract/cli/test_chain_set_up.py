@@ -262,7 +262,7 @@ async def test_deploying_the_opener_writes_it_down(run, home, chain):
     assert (known_chain.opener, known_chain.gas_reserve) == (OPENER.lower(), 7)
 
 
-async def test_forwarder_is_deployed_once_and_needs_no_setting(run, home, chain):
+async def test_forwarder_is_deployed_once_and_written_into_the_settings(run, home, chain):
     added = await run(*add(chain, "--new-relayer", "--treasury", TREASURY))
     relayer, before = line_of(added, "Relayer: "), written(home)
     words = ("chain", "deploy", "far-away", "--forwarder", "--yes")
@@ -278,7 +278,7 @@ async def test_forwarder_is_deployed_once_and_needs_no_setting(run, home, chain)
     assert (again.status, again.out) == (0, done.out)
     assert "Far Away already has Florin's forwarder." in again.err
     assert await chain.ask("eth_getTransactionCount", relayer, "latest") == spent == "0x2"
-    assert written(home) == before
+    assert written(home) == {**before, "forwarder": {"address": FORWARDER}}
 
 
 async def test_chain_before_cancun_is_refused_before_anything_is_paid(run):

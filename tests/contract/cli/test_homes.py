@@ -221,6 +221,7 @@ def on_terminal(*command: str, home: Path, until: str, **changes: str) -> str:
 
 
 # a forced color makes no terminal
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["up"], ["demo", "--up"]], ids=" ".join)
 def test_secrets_are_not_printed_without_a_terminal(tmp_path, command):
     with RunningCommand(*command, home=tmp_path / "home", FORCE_COLOR="1") as running:
@@ -237,6 +238,7 @@ def test_secrets_are_not_printed_without_a_terminal(tmp_path, command):
     assert str(running.home.demo_env_path) in all_output
 
 
+@pytest.mark.slow
 def test_test_accounts_are_printed_once_on_a_terminal(tmp_path):
     home = tmp_path / "home"
     out = on_terminal("up", home=home, until="Ctrl-C ends it.")

@@ -15,13 +15,15 @@ import pytest
 import uvloop
 from florin_server.accounts.store import destinations, merchants
 from florin_server.domain.payments.payment import Destination, Merchant
+from florin_server.domain.payouts.deposit_claims import DepositClaim, DepositClaimState
 from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
-from florin_server.money.payouts.store import held_money
+from florin_server.money.payouts.store import deposit_claims, held_money
 
 from tests.support.api import RestApi
 from tests.support.command import CommandForks, CommandResult, get_refusal
+from tests.support.deposit_claims import make_held_money
 from tests.support.service import run_service
 from tests.support.service_harness import ORDER
 from tests.support.store_factories import create_payment, open_engine_store
@@ -346,6 +348,41 @@ def test_the_books_are_compared_and_listed_while_florin_runs(ask_up, forks, up):
         6,
         "Not done: The ledger agrees with the chain: there is nothing to adjust (invalid_state)",
     )
+
+
+def test_open_claims_are_listed_with_their_held_payments(forks, stopped):
+    address = f"eip155:31337:0x{'dd' * 20}"
+
+    async def add_claims() -> None:
+        async with open_engine_store("sqlite", stopped) as store:
+            payment = await create_payment(store)
+            money = make_held_money(payment.id, address, "held_claimed")
+            await store.write(held_money.put(money))
+            for number, state in enumerate((DepositClaimState.OPEN, DepositClaimState.REJECTED)):
+                account = f"eip155:31337:0x{number}{'c' * 39}"
+                claim = DepositClaim(
+                    id=f"clm_{number}",
+                    held_id=money.id,
+                    payment_id=payment.id,
+                    asset=money.asset,
+                    value=money.held,
+                    account=account,
+                    message="Withdrawal [b]8842115",
+                    created_at_us=1_800_000_000_000_000,
+                    state=state,
+                )
+                await store.write(deposit_claims.create(claim))
+
+    uvloop.run(add_claims())
+    lines = asking(forks, stopped)("payments", "held")
+    (line,) = [line for line in lines if "clm_" in line]
+    assert re.split(r" {2,}", line) == [
+        "held_claimed",
+        "clm_0",
+        "2027-01-15T08:00Z",
+        f"eip155:31337:0x0{'c' * 39}",
+        "Withdrawal [b]8842115",
+    ]
 
 
 def test_held_payments_are_listed_and_decided(forks, stopped):

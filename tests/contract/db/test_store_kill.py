@@ -45,7 +45,7 @@ from tests.support.store_factories import (
     open_engine_store,
 )
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 STEPS = ("op", "commit", "committed")
 GAS = LedgerPosting("expense:gas", "wallet:relayer", COIN, 5)

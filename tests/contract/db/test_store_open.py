@@ -46,15 +46,19 @@ from florin_server.money.ledger.store import books, ledger
 from florin_server.money.open_store import open_store
 from florin_server.money.outbox.store import events, outbox
 from florin_server.money.payments.store import (
+    deposit_addresses,
+    deposit_events,
+    deposits,
     effects,
     new_options,
     offered_options,
+    offered_transfers,
     payments,
     simulation,
     watched_addresses,
 )
 from florin_server.money.payments.store import notes as payment_notes
-from florin_server.money.payouts.store import held_money
+from florin_server.money.payouts.store import deposit_claims, held_money
 from florin_server.money.refunds import store as refunds
 from florin_server.money.settlement.store import (
     chain_txs,
@@ -63,6 +67,7 @@ from florin_server.money.settlement.store import (
     settlement_items,
     token_accounts,
 )
+from florin_server.money.x402 import store as facilitations
 from florin_server.operations.store import audit_log, executors, leases
 from sqlalchemy import create_engine
 from sqlalchemy.dialects.postgresql.asyncpg import dialect as postgresql
@@ -71,6 +76,10 @@ from tests.support.store_factories import create_payment, open_engine_store, run
 
 OPERATIONS = (
     audit_log,
+    deposit_addresses,
+    deposit_claims,
+    deposit_events,
+    deposits,
     claims,
     collected_data,
     customers,
@@ -92,6 +101,7 @@ OPERATIONS = (
     merchants,
     node_hours,
     offered_options,
+    offered_transfers,
     outbox,
     new_options,
     payment_outcomes,
@@ -114,6 +124,7 @@ OPERATIONS = (
     simulation,
     credential_checks,
     watched_addresses,
+    facilitations,
 )
 EXPORTS = (
     exports_ledger,
@@ -137,6 +148,7 @@ READS_ALL = {
     "claims_CLAIMED",
     "claims_DUE",
     "claims_FREE",
+    "customers_CLAIMED",
     "customers_OFFERED",
     "customers_PAID",
     "deliveries_FIGURES",
@@ -164,6 +176,8 @@ READS_ALL = {
     "screening_LISTS",
     "key_leases_TAKE",
     "watched_addresses_OLDER",
+    "x402_FORGET",
+    "deposit_addresses_OLDER",
 }
 
 

@@ -11,13 +11,16 @@ from florin_server.db.engine import schema
 from florin_server.db.engine.postgres import schema as tables
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.db.migrations import OFFLINE_FROM, list_offline_statements
 from florin_server.db.migrations import postgres as migrations
+from florin_server.db.migrations.indexes import build_indexes, split_indexes
 from florin_server.db.migrations.postgres import upgrade
 from florin_server.money.open_store import open_store
 
 from tests.support import postgres
 from tests.support.released_versions import RELEASED_SCHEMA
 from tests.support.store_factories import create_payment
+from tests.support.store_migrations import move_database
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -32,6 +35,7 @@ _ORDER = """
 SELECT table_name, column_name FROM information_schema.columns
 WHERE table_schema = 'public' ORDER BY table_name, ordinal_position
 """
+_INVALID = "SELECT indexrelid::regclass::text FROM pg_index WHERE NOT indisvalid"
 _INDEXES = "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'"
 _CONSTRAINTS = """
 SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
@@ -61,6 +65,64 @@ async def test_migrations_make_the_same_tables_as_a_new_database_gets(empty, tmp
         assert created ^ expected == set()
     assert await postgres.list_rows(empty.dsn, _ORDER) == await postgres.list_rows(new.dsn, _ORDER)
     await postgres.drop_database(other)
+
+
+async def test_the_script_of_migrations_makes_the_same_tables(empty, tmp_path_factory):
+    other = tmp_path_factory.mktemp("step_by_step")
+    stepped = postgres.create_empty_database(other)
+    for database in (empty, stepped):
+        await postgres.run_commands(database.dsn, schema.VERSION_TABLE)
+        await upgrade(database, OFFLINE_FROM)
+    await move_database(stepped.dsn, "head")
+    await upgrade(empty)
+    assert await shape(empty) == await shape(stepped)
+    assert await migrations.preview(empty) == []
+    await postgres.drop_database(other)
+
+
+async def test_calls_wait_for_one_request_of_a_migration(empty, monkeypatch):
+    await postgres.run_commands(empty.dsn, schema.VERSION_TABLE)
+    await upgrade(empty, RELEASED_SCHEMA)
+    requests: list[str] = []
+    opened = asyncpg.connect
+
+    async def connect(*args, **options):
+        connection = await opened(*args, **options)
+        connection.add_query_logger(lambda record: requests.append(record.query))
+        return connection
+
+    monkeypatch.setattr(asyncpg, "connect", connect)
+    await upgrade(empty)
+    (changes,) = [request for request in requests if "ALTER TABLE" in request]
+    after = requests[requests.index(changes) + 1 :]
+    assert [request.rstrip(";") for request in after] == ["COMMIT"]
+    # what reads a large table was built before, while others wrote to it
+    built = "CREATE INDEX CONCURRENTLY IF NOT EXISTS ix_payment_tx_id ON payment (tx_id)"
+    assert any(request.startswith(built) for request in requests[: requests.index(changes)])
+
+
+async def test_an_interrupted_build_of_an_index_is_repeated(empty):
+    await postgres.run_commands(empty.dsn, schema.VERSION_TABLE)
+    await upgrade(empty, RELEASED_SCHEMA)
+    await postgres.run_commands(
+        empty.dsn,
+        "CREATE INDEX ix_payment_tx_id ON payment (tx_id) WHERE tx_id IS NOT NULL",
+        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_payment_tx_id'::regclass",
+    )
+    # several processes start at once, and an older one writes
+    writer = await asyncpg.connect(empty.dsn)
+    async with writer.transaction():
+        await writer.execute("INSERT INTO process (id, now_us) VALUES ('old', 1)")
+        await asyncio.gather(*(build_all(empty) for _ in range(3)))
+    await writer.close()
+    await upgrade(empty)
+    assert await postgres.list_rows(empty.dsn, _INVALID) == []
+    await tables.require_current(empty)
+
+
+async def build_all(database: DatabaseConfig) -> None:
+    statements = list_offline_statements("postgresql", RELEASED_SCHEMA, "head")
+    await build_indexes(database, RELEASED_SCHEMA, split_indexes(statements)[0], 60_000)
 
 
 async def test_older_database_is_migrated_by_the_first_process(empty):

@@ -38,6 +38,8 @@ NOWHERE = "0x" + "00" * 20
 RELAYER = make_account(2)
 STRANGER = make_account(3)
 BUYER = make_account(4)
+# the last is the forwarder's
+SETTLER_KINDS = [kind for kind in RouteKind if kind is not RouteKind.FORWARD]
 
 
 @pytest.fixture
@@ -76,13 +78,13 @@ async def test_each_way_to_pay_and_each_end_has_a_nonce_of_its_own(node):
     other = (*item[:4], item[4] + 1, *item[5:])
     nonces = {
         await node.read(DEVNET.settler, f"routeNonce(uint8,{PAY_TYPE})", kind, each_item)
-        for kind in RouteKind
+        for kind in SETTLER_KINDS
         for each_item in (item, other)
     }
     assert len(nonces) == 6
 
 
-@pytest.mark.parametrize("kind", RouteKind)
+@pytest.mark.parametrize("kind", SETTLER_KINDS)
 async def test_the_contract_hashes_routes_as_the_service_does(node, kind):
     item = make_payment(BUYER, 1, fee=7)
     result = await node.read(DEVNET.settler, f"routeNonce(uint8,{PAY_TYPE})", kind, item)

@@ -19,7 +19,7 @@ from tests.support.steady_load import SteadyLoad
 from tests.support.until import wait_until
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.skipif(
         postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
@@ -100,7 +100,6 @@ async def test_commands_find_all_of_them(installation, served):
     assert CHAIN in result.out
 
 
-@pytest.mark.slow
 async def test_a_reload_under_load_fails_no_request(installation, served, api, systemd):
     payment_id = (await api.create(ORDER))["paymentId"]
     load, before = (

@@ -210,6 +210,7 @@ async def hold(api: RestApi, session, env):
     await channel.close()
 
 
+@pytest.mark.slow
 async def test_state_outlives_every_end(tmp_path, session):
     home = tmp_path / "home"
 

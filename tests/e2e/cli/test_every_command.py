@@ -15,16 +15,13 @@ from florin_server.cli.exits import ExitStatus
 from tests.support.command_environment import CommandEnvironment, parse_documents
 from tests.support.commands import list_commands
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 
 OTHER_ACCOUNT = "eip155:31337:0x" + "77" * 20
 PREVIEW = "2026-02-19.preview"
-# their output is for a shell, or comes from another program
-# `report` has --format json
+# their output is for a shell, or comes from another program; `report` has --format json
 PLAIN = {"lab", "completion", "report"}
 LASTING = {"up", "serve", "worker", "gateway", "listen"}
-
-
 COMMANDS = set(list_commands())
 
 
@@ -38,7 +35,6 @@ def stage(tmp_path_factory, forks) -> Iterator[CommandEnvironment]:
 
 
 # each command, with the member that its answer must have
-
 Try = Callable[[CommandEnvironment], None]
 TRIES: dict[str, Try] = {}
 
@@ -156,6 +152,7 @@ def customers(stage: CommandEnvironment) -> None:
     assert stage.run_json("customers", "erase", payer)[0]["paymentsKept"] == 1
 
 
+@tries("addresses open", "addresses list")
 @tries("payments create", "payments list", "payments show", "payments cancel")
 def payments(stage: CommandEnvironment) -> None:
     order = ("--description", "Breakfast", "--metadata", "order=1001", "--metadata", "eq=a=b")
@@ -178,9 +175,11 @@ def payments(stage: CommandEnvironment) -> None:
     stage.payment()
     (first,) = stage.run_json("payments", "list", "--limit", "1", "--status", "requires_action")
     assert (len(first["payments"]), first["more"]) == (1, True)
+    assert stage.run_json("addresses", "open", payment)[0]["addresses"][0]["address"]
     assert stage.run_json("payments", "cancel", payment, status=ExitStatus.USAGE_ERROR)
     (done,) = stage.run_json("payments", "cancel", payment, "--yes")
     assert done["status"] == "cancelled"
+    assert stage.run_json("addresses", "list", payment)[0]["addresses"][0]["missing"] == "12500000"
     # repeating the command gives the same result
     assert stage.run_json("payments", "cancel", payment, "--yes") == [done]
     assert stage.run_json("payments", "show", "pay_1", status=ExitStatus.NOT_FOUND)
@@ -193,6 +192,8 @@ def payments_that_are_paid(stage: CommandEnvironment) -> None:
     assert (last["status"], last["version"]) == ("succeeded", 2)
     # a caller that has the last version gets no updates, only the exit status
     assert stage.run_json("payments", "tail", payment, "--after-version", "2") == []
+    by_program = stage.run_json("pay", stage.payment(), "--x402")
+    assert by_program[-1]["status"]["status"] == "succeeded"
     updates = stage.run_json("payments", "refund", payment, "--yes", "--wait")
     assert updates[-1]["refund"]["status"] == "succeeded"
     assert stage.run_json("payments", "refund", payment, "--yes")[0]["refundId"]
@@ -235,6 +236,20 @@ def held(stage: CommandEnvironment) -> None:
         words = ("payments", verdict, "held_1", "--note=so")
         (refused,) = stage.run_json(*words, status=ExitStatus.REFUSED)
         assert refused["error"]["code"] == "invalid_params"
+
+
+@tries("payments recover", "addresses sweep")
+def recover(stage: CommandEnvironment) -> None:
+    chain = "eip155:31337"
+    words = ("payments", "recover", "pay_1", chain, f"{chain}/slip44:60")
+    (refused,) = stage.run_json(*words, status=ExitStatus.REFUSED)
+    assert refused["error"]["code"] == "invalid_params"
+    words = ("payments", "recover", "pay_1", "eip155:1", "eip155:1/slip44:60")
+    (refused,) = stage.run_json(*words, status=ExitStatus.REFUSED)
+    assert "no addresses of payments" in refused["error"]["message"]
+    assert stage.run_json("addresses", "sweep", chain, "--all")[0]["items"] == []
+    words = ("addresses", "sweep", chain, "0x" + "77" * 20)
+    assert "holds no money" in str(stage.run_json(*words, status=ExitStatus.REFUSED))
 
 
 @tries("quarantine list", "quarantine retry", "quarantine resolve")

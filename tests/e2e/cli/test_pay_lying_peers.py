@@ -5,10 +5,18 @@ from __future__ import annotations
 import time
 
 import pytest
+from eth_account import Account
+from eth_account.messages import encode_typed_data
 
 from tests.fuzz.lying_peers import EVIL, Case
 from tests.fuzz.payer import ACCOUNTS, check, payer
-from tests.support.options import PRICE, TOKEN, make_honest_option
+from tests.support.options import (
+    PRICE,
+    TOKEN,
+    make_forward_route,
+    make_honest_option,
+    make_pay_address,
+)
 
 
 @pytest.fixture(scope="module")
@@ -155,3 +163,148 @@ def test_fee_limit_can_be_chosen(command):
     status, shown = command.attempt(case, max_fee="5 ETH")
     assert (status, len(case.raws)) == (0, 1)
     assert {"step": "fee", "maxFee": str(5 * 10**18)} in shown
+
+
+def sending(**changes):
+    """Return a case whose payment has an address with a changed route."""
+    case = honest("eip3009")
+    case.address = make_pay_address(make_forward_route(int(time.time()), **changes))
+    return case
+
+
+def test_plain_transfer_goes_to_the_address_of_the_route(command):
+    case = sending()
+    status, shown = command.attempt(case, sends=True)
+    assert (status, len(case.raws), case.outputs) == (0, 1, [])
+    (raw,) = case.raws
+    call = bytes.fromhex(case.address["address"][2:]).rjust(32, b"\0") + PRICE.to_bytes(32)
+    assert b"\xa9\x05\x9c\xbb" + call in raw
+    (line,) = [item["what"] for item in shown if item["step"] == "sign"]
+    assert case.address["address"].lower() in line
+    assert "12.50 USDC" in line
+
+
+def test_address_that_does_not_follow_from_its_route_gets_nothing(command):
+    case = sending()
+    case.address["address"] = EVIL
+    assert "the address is" in refused(command, case, sends=True)
+    case = sending()
+    case.address["route"]["dest"] = EVIL
+    assert "the address is" in refused(command, case, sends=True)
+    assert "the forwarder is" in refused(command, sending(forwarder=EVIL), sends=True)
+
+
+def test_address_for_another_price_or_asset_gets_nothing(command):
+    assert "--max is" in refused(command, sending(value=PRICE + 1), sends=True)
+    assert "an address for" in refused(command, sending(token=EVIL), sends=True)
+    assert "an address for" in refused(command, sending(chain_id=1), sends=True)
+    case = sending()
+    case.address["amount"]["display"]["decimals"] = 18
+    assert "decimals" in refused(command, case, sends=True)
+    assert "is over" in refused(command, sending(valid_before=int(time.time())), sends=True)
+
+
+def test_transfer_that_fails_is_reported(command):
+    case = sending()
+    case.node["eth_getTransactionReceipt"] = {"status": "0x0"}
+    status, _ = command.attempt(case, sends=True)
+    assert (status, len(case.raws)) == (1, 1)
+    assert "failed" in command.error_output
+
+
+def requiring(way=None, **changes):
+    """Return a case whose payment has an address, and a way by x402 with changes."""
+    case = sending(**changes)
+    honest_way = {
+        "scheme": "exact",
+        "network": "eip155:8453",
+        "asset": TOKEN,
+        "amount": case.address["amount"]["value"],
+        "payTo": case.address["address"],
+        "maxTimeoutSeconds": 60,
+        "extra": {"name": "USD Coin", "version": "2"},
+    }
+    case.ways = [honest_way | (way or {})]
+    return case
+
+
+def refused_x402(command, case, **options):
+    """Return why nothing was signed by x402."""
+    assert case.handed_in == []
+    error = refused(command, case, x402=True, **options)
+    assert case.handed_in == []
+    return error
+
+
+def test_payment_by_x402_is_signed_for_the_address_of_the_route(command):
+    case = requiring()
+    now = int(time.time())
+    status, shown = command.attempt(case, x402=True)
+    assert (status, case.raws, case.outputs) == (0, [], []), command.error_output
+    (sent,) = case.handed_in
+    assert sent["accepted"] == case.ways[0]
+    signed = sent["payload"]["authorization"]
+    assert signed["to"] == case.address["address"].lower()
+    assert (signed["value"], signed["validAfter"]) == (str(PRICE), "0")
+    assert now < int(signed["validBefore"]) <= now + 62
+    numbers = {name: int(signed[name]) for name in ("value", "validAfter", "validBefore")}
+    kinds = {"from": "address", "to": "address", "value": "uint256", "validAfter": "uint256"}
+    kinds |= {"validBefore": "uint256", "nonce": "bytes32"}
+    fields = [{"name": name, "type": kind} for name, kind in kinds.items()]
+    domain = {"name": "USD Coin", "version": "2", "chainId": 8453, "verifyingContract": TOKEN}
+    message = {**signed, **numbers, "nonce": bytes.fromhex(signed["nonce"][2:])}
+    signable = encode_typed_data(domain, {"TransferWithAuthorization": fields}, message)
+    payer = Account.recover_message(signable, signature=sent["payload"]["signature"])
+    assert payer == ACCOUNTS["eip155:8453"].rpartition(":")[2]
+    (line,) = [item["what"] for item in shown if item["step"] == "sign"]
+    assert "lets the server send 12.50 USDC" in line
+    assert case.address["address"].lower() in line
+
+
+@pytest.mark.parametrize(
+    "way",
+    [
+        {"payTo": EVIL},
+        {"amount": str(PRICE + 1)},
+        {"amount": str(PRICE - 1)},
+        {"asset": EVIL},
+        {"network": "eip155:1"},
+        {"scheme": "upto"},
+        {"extra": {}},
+        {"extra": {"name": "USD Coin", "version": "2", "assetTransferMethod": "permit2"}},
+        {"extra": {"name": "x" * 201, "version": "2"}},
+        {"maxTimeoutSeconds": "60"},
+        {"maxTimeoutSeconds": True},
+    ],
+    ids=str,
+)
+def test_other_requirements_of_x402_get_no_signature(command, way):
+    assert refused_x402(command, requiring(way))
+
+
+def test_address_that_does_not_follow_from_its_route_gets_no_signature(command):
+    case = requiring({"payTo": EVIL})
+    case.address["address"] = EVIL
+    assert "the address is" in refused_x402(command, case)
+    assert "the forwarder is" in refused_x402(command, requiring(forwarder=EVIL))
+    assert "--max is" in refused_x402(command, requiring(value=PRICE + 1))
+    case = requiring()
+    case.address["received"], case.address["missing"] = "1", str(PRICE - 1)
+    assert "a part of the price has arrived" in refused_x402(command, case)
+
+
+def test_signature_of_x402_expires_with_its_address(command):
+    end = int(time.time()) + 30
+    case = requiring({"maxTimeoutSeconds": 2**31}, valid_before=end)
+    assert command.attempt(case, x402=True)[0] == 0, command.error_output
+    assert case.handed_in[0]["payload"]["authorization"]["validBefore"] == str(end)
+
+
+@pytest.mark.parametrize("status", [302, 402, 500])
+def test_refused_payment_by_x402_is_handed_in_once_and_nowhere_else(command, status):
+    case = requiring()
+    case.handed_in_status = status
+    assert command.attempt(case, x402=True)[0] == 1
+    assert f"the server answers {status}" in command.error_output
+    assert len(case.handed_in) == 1
+    assert "add --max AMOUNT" in refused_x402(command, requiring(), maximum=None)

@@ -17,11 +17,11 @@ from pathlib import Path
 import pytest
 from grpc_tools import protoc
 
+from tests.support import pip
 from tests.support.documents import ROOT
 
 pytestmark = pytest.mark.slow
 
-INSTALL_S = 300
 RUN_S = 120
 # the dependencies of a user, and nothing of the server
 ALONE = {
@@ -133,11 +133,9 @@ def built(source: Path, target: str, out: Path) -> None:
 
 def install(python: Path, *packages: str) -> None:
     """Install packages; without a registry, skip the test or fail it in CI."""
-    command = [sys.executable, "-m", "pip", "--python", python, "install", "-q", *packages]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
-    if done.returncode != 0:
+    if fault := pip.install_packages(str(python), *packages):
         missing = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
-        missing(f"NOT TESTED in a fresh environment: {done.stderr.strip()[-500:]}")
+        missing(f"NOT TESTED in a fresh environment: {fault}")
 
 
 def run(python: Path, *command: str | Path, **env: str) -> subprocess.CompletedProcess[str]:

@@ -16,7 +16,7 @@ from tests.support.tcp_relay import TcpRelay
 from tests.support.until import wait_until
 
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.slow,
     pytest.mark.skipif(
         postgres.POSTGRES not in postgres.list_engines(), reason="PostgreSQL is not selected"
     ),

@@ -19,7 +19,7 @@ async def from_order_to_refund(walk: NewcomerWalk, block: DocumentBlock) -> None
     payment_id = link.rpartition("/")[2]
     assert payment_id.startswith("pay_")
     assert "Corner Café asks for 12.50 USD, test data" in text
-    assert re.search(r"^succeeded  version 2  transaction 0x", text, re.MULTILINE)
+    assert re.search(r"^succeeded  version \d  transaction 0x", text, re.MULTILINE)
     assert re.search(rf"^Payment +{payment_id}$", text, re.MULTILINE)
     # shown, followed, listed, and refunded
     assert re.search(r"^version 2  succeeded  12.50 tUSD  0x", text, re.MULTILINE)
@@ -35,6 +35,23 @@ async def refunds_of_parts(walk: NewcomerWalk, block: DocumentBlock) -> None:
     shown = text.rpartition("Payment ")[2]
     assert re.search(r"^Left to refund +6.75 tUSD$", shown, re.MULTILINE)
     assert shown.count("a broken cup") == 1
+
+
+@step(LINE, "Addresses", 0)
+async def addresses(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    text = await walk.shell.run(block.text)
+    assert re.search(r"^Send +12.50 tUSD on ", text, re.MULTILINE)
+    assert re.search(r"^succeeded  version \d  transaction 0x", text, re.MULTILINE)
+    assert re.search(r"^12.50 tUSD +final +eip155:", text, re.MULTILINE)
+
+
+@step(LINE, "Pay as programs do", 0)
+async def a_program(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    text = await walk.shell.run(block.text)
+    assert re.search(
+        r"^eth_signTypedData_v4  lets the server send 12.50 tUSD to", text, re.MULTILINE
+    )
+    assert re.search(r"^succeeded  version \d  transaction 0x", text, re.MULTILINE)
 
 
 @step(LINE, "API keys with scopes", 0)

@@ -7,8 +7,11 @@ import json
 import re
 import socket
 
+from florin.v1 import webhook_pb2
+from florin_server.domain.webhooks.endpoint import DEPOSIT_TYPES
+
 from tests.e2e.documents.steps import step
-from tests.support.documents import DocumentBlock
+from tests.support.documents import DocumentBlock, check_request
 from tests.support.newcomer import (
     PATIENCE_S,
     NewcomerWalk,
@@ -55,6 +58,19 @@ async def a_body(walk: NewcomerWalk, block: DocumentBlock) -> None:
     assert body.keys() == shown.keys()
     assert shown["data"].keys() == body["data"].keys()
     assert body["api_version"] == shown["api_version"]
+
+
+@step(HOOKS, "Deposits", 0)
+async def an_endpoint_of_deposits(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    request = webhook_pb2.CreateWebhookEndpointRequest(**json.loads(block.text))
+    check_request(request)
+    assert {*DEPOSIT_TYPES} < {*request.events}
+
+
+@step(HOOKS, "Deposits", 1)
+async def a_deposit(walk: NewcomerWalk, block: DocumentBlock) -> None:
+    shown = json.loads(block.text)["deposit"]
+    assert list(shown) == list(webhook_pb2.WebhookDeposit.DESCRIPTOR.fields_by_name)
 
 
 TAKEN = """

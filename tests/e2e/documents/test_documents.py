@@ -39,6 +39,7 @@ from florin_server.settings.amounts import CurrencyAmounts
 from google.protobuf import json_format
 
 from tests.e2e.documents import (  # noqa: F401  (their steps)
+    addresses,
     clients,
     commands,
     data,
@@ -234,6 +235,7 @@ async def days_of_payments(walk: NewcomerWalk, block: DocumentBlock) -> None:
 @step("docs/payment-methods.md", "Accounts that do not exist yet", 0)
 @step("docs/payment-methods.md", "Native coin", 0)
 @step("docs/solana.md", "", 0)
+@step("docs/x402.md", "The facilitator", 0)
 @step("docs/payments.md", "In a browser", 1)
 @step("docs/checkout.md", "Operator settings", 0)
 @step("docs/prices.md", "Sources", 0)

@@ -76,6 +76,8 @@ def calls():
     yield merchant.create_payment(amount=("iso4217/USD", 1250)), True
     yield merchant.cancel_payment("pay_1"), True
     yield merchant.create_refund("pay_1"), True
+    yield merchant.confirm_deposit_claim("pay_1", claim_id="c"), True
+    yield merchant.reject_deposit_claim("pay_1", claim_id="c"), True
     yield gateway.confirm_payment("pay_1", option_id="o", outputs=["0x"]), False
     yield gateway.cancel_payment("pay_1"), False
     yield admin.create_merchant(merchant_name="n", merchant_email="e"), True

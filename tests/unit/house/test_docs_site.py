@@ -17,7 +17,7 @@ from tests.support.documents import DOCUMENTS, GENERATED, ROOT
 
 docs_site = pytest.importorskip("tools.docs_site", reason="the group `docs` is not installed")
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
 GALLERY = ["gallery/index.md"]
 # not --quiet: MkDocs then counts no warnings, and every link passes
 BUILD = (sys.executable, "-m", "mkdocs", "build", "--strict")

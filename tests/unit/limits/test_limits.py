@@ -220,7 +220,8 @@ def test_processes_of_two_versions_know_each_limit_by_the_same_name():
     """A renamed limit would admit callers twice during an upgrade."""
     assert [limit.kind for limit in limits().rate_limits] == [
         *("key", "app", "address", "app_total", "options", "confirm", "signed", "payment_total"),
-        *("transaction_request", "cancel", "form", "failure", "page", "guard"),
+        *("transaction_request", "open_addresses", "claims", "cancel", "form", "failure", "page"),
+        "guard",
         *("nonce_payer", "nonce_address", "nonce_key", "nonce_partner"),
     ]
 

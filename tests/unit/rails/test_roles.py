@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from florin_sandbox.devnet.evm import DEVNET
 from florin_server import rails
+from florin_server.rails.evm.forwarder_settings import ForwarderSettings
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.protocol import Rail
@@ -21,8 +23,23 @@ from tests.support.rail_roles import ROLES, find_role, list_members
 FOLDER = Path(rails.__file__).parent
 # roles of every chain; the others are None on chains without them
 ALWAYS = {"offers", "terms", "verifier", "relay", "observer", "nodes"}
-ONLY_EVM = {"blocks", "direct_settlement", "account_nonces", "gas"}
-ONLY_SOLANA = {"durable_nonces", "token_accounts", "transaction_requests", "treasury_history"}
+ONLY_EVM = {
+    "blocks",
+    "direct_settlement",
+    "addresses",
+    "deposits",
+    "sweeper",
+    "account_nonces",
+    "gas",
+}
+FORWARDER = ForwarderSettings(address=DEVNET.forwarder)
+ONLY_SOLANA = {
+    "durable_nonces",
+    "token_accounts",
+    "transaction_requests",
+    "transfer_requests",
+    "treasury_history",
+}
 
 
 class Nowhere:
@@ -38,7 +55,7 @@ class Nowhere:
 def evm(**changes: Any) -> EvmRail:
     treasury = EvmSigner(b"\x74" * 32)
     return EvmRail(
-        evm_harness.make_chain_settings(**changes),
+        evm_harness.make_chain_settings(**{"forwarder": FORWARDER, **changes}),
         evm_harness.RELAYER,
         Nowhere(),
         treasury=treasury,

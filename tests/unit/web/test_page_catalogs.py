@@ -20,6 +20,7 @@ from florin_server.domain.capture.buyer_data import BuyerDataFault
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.payments.payment import PaymentStatus, RefundStatus
 from florin_server.domain.payments.state import PaymentStateEvent
+from florin_server.domain.payouts.deposit_claims import DepositClaimState
 from florin_server.domain.payouts.refund_amounts import RefundProgress
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.reports.assets import ReportAsset
@@ -33,7 +34,7 @@ from florin_server.web.capture import page as capture
 from florin_server.web.console import audit_words
 from florin_server.web.console import view as console_views
 from florin_server.web.console.list_controls import NAMED_CHIPS, TABS
-from florin_server.web.console.merchant import branding, payment
+from florin_server.web.console.merchant import branding, claims, payment
 from florin_server.web.console.operator import payouts
 from florin_server.web.console.operator.books import GROUPS
 from florin_server.web.console.operator.held import VERDICTS
@@ -218,6 +219,7 @@ def list_computed_console_keys() -> set[Key]:
             for verdict in VERDICTS
             for part in ("ask", "button", "warning")
         ),
+        *(f"claims.{part}.{verdict}" for verdict in claims.VERDICTS for part in ("ask", "button")),
         *(f"payout.{outcome}.{part}" for outcome in payouts.OUTCOMES for part in ("ask", "button")),
         *(f"destination.{verb}.warning" for verb in ("add", "change", "remove")),
         *(f"chart.{name}" for name in ("volume", "fees", "finality", "pay")),
@@ -265,6 +267,9 @@ def list_computed_keys() -> set[Key]:
             *(f"{state}.{part}" for state in states for part in ("title", "text")),
             *(f"panel.{outcome}" for outcome in OUTCOMES),
             *("panel.refused", "panel.refused.busy", "link.qr", "solana.qr", "back", "back.app"),
+            *("send.qr", "send.refused", "send.refused.busy", "send.refused.small"),
+            *("claims.refused", "claims.refused.account"),
+            *(f"claims.{state}" for state in DepositClaimState),
             *(f"fee.{network_fee}" for network_fee in NetworkFee),
             *checkout._ABOVE.values(),  # noqa: SLF001
         },

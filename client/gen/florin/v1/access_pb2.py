@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/access.proto\x12\tflorin.v1\x1a google/protobuf/descriptor.proto\"\xdc\x01\n\nAccessRule\x12\'\n\x06\x66\x61mily\x18\x01 \x01(\x0e\x32\x17.florin.v1.CallerFamily\x12\"\n\x05scope\x18\x02 \x01(\x0e\x32\x13.florin.v1.KeyScope\x12\x17\n\x0f\x61\x63tive_merchant\x18\x03 \x01(\x08\x12/\n\x0bidempotency\x18\x05 \x01(\x0e\x32\x1a.florin.v1.IdempotencyRule\x12%\n\x06outage\x18\x06 \x01(\x0e\x32\x15.florin.v1.OutageRuleJ\x04\x08\x04\x10\x05R\nidempotent*\xb6\x01\n\x0c\x43\x61llerFamily\x12\x1d\n\x19\x43\x41LLER_FAMILY_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43\x41LLER_FAMILY_GATEWAY\x10\x01\x12\x1a\n\x16\x43\x41LLER_FAMILY_PAYMENTS\x10\x02\x12\x19\n\x15\x43\x41LLER_FAMILY_ACCOUNT\x10\x03\x12\x19\n\x15\x43\x41LLER_FAMILY_SANDBOX\x10\x04\x12\x1a\n\x16\x43\x41LLER_FAMILY_OPERATOR\x10\x05*\x91\x01\n\x08KeyScope\x12\x19\n\x15KEY_SCOPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eKEY_SCOPE_READ\x10\x01\x12\x14\n\x10KEY_SCOPE_CREATE\x10\x02\x12\x14\n\x10KEY_SCOPE_REFUND\x10\x03\x12\x14\n\x10KEY_SCOPE_SETTLE\x10\x04\x12\x14\n\x10KEY_SCOPE_MANAGE\x10\x05*\xad\x01\n\x0fIdempotencyRule\x12 \n\x1cIDEMPOTENCY_RULE_UNSPECIFIED\x10\x00\x12\x1d\n\x19IDEMPOTENCY_RULE_OPTIONAL\x10\x01\x12\x1d\n\x19IDEMPOTENCY_RULE_REQUIRED\x10\x02\x12\x1e\n\x1aIDEMPOTENCY_RULE_PERMANENT\x10\x03\x12\x1a\n\x16IDEMPOTENCY_RULE_GUARD\x10\x04*c\n\nOutageRule\x12\x1b\n\x17OUTAGE_RULE_UNSPECIFIED\x10\x00\x12\x1b\n\x17OUTAGE_RULE_UNAVAILABLE\x10\x01\x12\x1b\n\x17OUTAGE_RULE_BAD_GATEWAY\x10\x02:G\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\x99\x88\x03 \x01(\x0b\x32\x15.florin.v1.AccessRuleb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/access.proto\x12\tflorin.v1\x1a google/protobuf/descriptor.proto\"\xdc\x01\n\nAccessRule\x12\'\n\x06\x66\x61mily\x18\x01 \x01(\x0e\x32\x17.florin.v1.CallerFamily\x12\"\n\x05scope\x18\x02 \x01(\x0e\x32\x13.florin.v1.KeyScope\x12\x17\n\x0f\x61\x63tive_merchant\x18\x03 \x01(\x08\x12/\n\x0bidempotency\x18\x05 \x01(\x0e\x32\x1a.florin.v1.IdempotencyRule\x12%\n\x06outage\x18\x06 \x01(\x0e\x32\x15.florin.v1.OutageRuleJ\x04\x08\x04\x10\x05R\nidempotent*\xb6\x01\n\x0c\x43\x61llerFamily\x12\x1d\n\x19\x43\x41LLER_FAMILY_UNSPECIFIED\x10\x00\x12\x19\n\x15\x43\x41LLER_FAMILY_GATEWAY\x10\x01\x12\x1a\n\x16\x43\x41LLER_FAMILY_PAYMENTS\x10\x02\x12\x19\n\x15\x43\x41LLER_FAMILY_ACCOUNT\x10\x03\x12\x19\n\x15\x43\x41LLER_FAMILY_SANDBOX\x10\x04\x12\x1a\n\x16\x43\x41LLER_FAMILY_OPERATOR\x10\x05*\xab\x01\n\x08KeyScope\x12\x19\n\x15KEY_SCOPE_UNSPECIFIED\x10\x00\x12\x12\n\x0eKEY_SCOPE_READ\x10\x01\x12\x14\n\x10KEY_SCOPE_CREATE\x10\x02\x12\x14\n\x10KEY_SCOPE_REFUND\x10\x03\x12\x14\n\x10KEY_SCOPE_SETTLE\x10\x04\x12\x14\n\x10KEY_SCOPE_MANAGE\x10\x05\x12\x18\n\x14KEY_SCOPE_FACILITATE\x10\x06*\xad\x01\n\x0fIdempotencyRule\x12 \n\x1cIDEMPOTENCY_RULE_UNSPECIFIED\x10\x00\x12\x1d\n\x19IDEMPOTENCY_RULE_OPTIONAL\x10\x01\x12\x1d\n\x19IDEMPOTENCY_RULE_REQUIRED\x10\x02\x12\x1e\n\x1aIDEMPOTENCY_RULE_PERMANENT\x10\x03\x12\x1a\n\x16IDEMPOTENCY_RULE_GUARD\x10\x04*c\n\nOutageRule\x12\x1b\n\x17OUTAGE_RULE_UNSPECIFIED\x10\x00\x12\x1b\n\x17OUTAGE_RULE_UNAVAILABLE\x10\x01\x12\x1b\n\x17OUTAGE_RULE_BAD_GATEWAY\x10\x02:G\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\x99\x88\x03 \x01(\x0b\x32\x15.florin.v1.AccessRuleb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -35,11 +35,11 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CALLERFAMILY']._serialized_start=295
   _globals['_CALLERFAMILY']._serialized_end=477
   _globals['_KEYSCOPE']._serialized_start=480
-  _globals['_KEYSCOPE']._serialized_end=625
-  _globals['_IDEMPOTENCYRULE']._serialized_start=628
-  _globals['_IDEMPOTENCYRULE']._serialized_end=801
-  _globals['_OUTAGERULE']._serialized_start=803
-  _globals['_OUTAGERULE']._serialized_end=902
+  _globals['_KEYSCOPE']._serialized_end=651
+  _globals['_IDEMPOTENCYRULE']._serialized_start=654
+  _globals['_IDEMPOTENCYRULE']._serialized_end=827
+  _globals['_OUTAGERULE']._serialized_start=829
+  _globals['_OUTAGERULE']._serialized_end=928
   _globals['_ACCESSRULE']._serialized_start=72
   _globals['_ACCESSRULE']._serialized_end=292
 # @@protoc_insertion_point(module_scope)

@@ -75,6 +75,8 @@ class _KeyScopeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_KeyScope.Val
     """Change settlement destinations."""
     KEY_SCOPE_MANAGE: _KeyScope.ValueType  # 5
     """Create and change merchants."""
+    KEY_SCOPE_FACILITATE: _KeyScope.ValueType  # 6
+    """Verify and settle payments of x402 for other servers. A key has it only if it is named."""
 
 class KeyScope(_KeyScope, metaclass=_KeyScopeEnumTypeWrapper):
     """The permissions of an API key; a key has one or more."""
@@ -91,6 +93,8 @@ KEY_SCOPE_SETTLE: KeyScope.ValueType  # 4
 """Change settlement destinations."""
 KEY_SCOPE_MANAGE: KeyScope.ValueType  # 5
 """Create and change merchants."""
+KEY_SCOPE_FACILITATE: KeyScope.ValueType  # 6
+"""Verify and settle payments of x402 for other servers. A key has it only if it is named."""
 Global___KeyScope: _TypeAlias = KeyScope  # noqa: Y015
 
 class _IdempotencyRule:

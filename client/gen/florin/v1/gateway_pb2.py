@@ -23,13 +23,15 @@ _sym_db = _symbol_database.Default()
 
 
 from florin.v1 import access_pb2 as florin_dot_v1_dot_access__pb2
+from florin.v1 import address_pb2 as florin_dot_v1_dot_address__pb2
+from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
 from florin.v1 import money_pb2 as florin_dot_v1_dot_money__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
 from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.api import annotations_pb2 as google_dot_api_dot_annotations__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/gateway.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x15\x66lorin/v1/money.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto\"\xc1\x02\n\x0bPaymentInfo\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x30\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PaymentStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12\x10\n\x08is_final\x18\x03 \x01(\x08\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12)\n\x06\x61mount\x18\x05 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\x12\n\nexpires_at\x18\x06 \x01(\x03\x12\x34\n\x08merchant\x18\x07 \x01(\x0b\x32\x1a.florin.v1.MerchantSummaryB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1f\n\x05\x62uyer\x18\x08 \x01(\x0b\x32\x10.florin.v1.Buyer\x12#\n\x0esolana_pay_url\x18\t \x01(\tB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x42\x11\n\x0f_solana_pay_url\"\x8c\x01\n\x18GetPaymentOptionsRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x18\n\x08\x61\x63\x63ounts\x18\x02 \x03(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12)\n\x14include_payment_info\x18\x03 \x01(\x08\x42\x06\xaa\xbb\x18\x02`\x01H\x00\x88\x01\x01\x42\x17\n\x15_include_payment_info\"\xf2\x01\n\x19GetPaymentOptionsResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12)\n\x07options\x18\x02 \x03(\x0b\x32\x18.florin.v1.PaymentOption\x12,\n\x0c\x63ollect_data\x18\x03 \x01(\x0b\x32\x16.florin.v1.CollectData\x12,\n\x04info\x18\x04 \x01(\x0b\x32\x16.florin.v1.PaymentInfoB\x06\xaa\xbb\x18\x02@\x01\x12:\n\x0bresult_info\x18\x05 \x01(\x0b\x32\x1d.florin.v1.PaymentInformationB\x06\xaa\xbb\x18\x02@\x01\"\xe0\x01\n\rPaymentOption\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\x02 \x01(\t\x12)\n\x06\x61mount\x18\x03 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\r\n\x05\x65ta_s\x18\x04 \x01(\x05\x12\x17\n\nexpires_at\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\"\n\x07\x61\x63tions\x18\x06 \x03(\x0b\x32\x11.florin.v1.Action\x12,\n\x0c\x63ollect_data\x18\x07 \x01(\x0b\x32\x16.florin.v1.CollectDataB\r\n\x0b_expires_at\"l\n\x0b\x43ollectData\x12\x0b\n\x03url\x18\x01 \x01(\t\x12#\n\x0bschema_json\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02H\x02R\x06schema\x12+\n\x06\x66ields\x18\x03 \x03(\x0b\x32\x1b.florin.v1.CollectDataField\"u\n\x10\x43ollectDataField\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x35\n\x04type\x18\x03 \x01(\x0e\x32\x1f.florin.v1.CollectDataFieldTypeB\x06\xaa\xbb\x18\x02\x08\x01\x12\x10\n\x08required\x18\x04 \x01(\x08\"s\n\x06\x41\x63tion\x12\x30\n\nwallet_rpc\x18\x01 \x01(\x0b\x32\x1a.florin.v1.WalletRpcActionH\x00\x12\'\n\x05\x62uild\x18\x02 \x01(\x0b\x32\x16.florin.v1.BuildActionH\x00:\x06\xb2\xbb\x18\x02\x08\x01\x42\x06\n\x04kind\"b\n\x0fWalletRpcAction\x12\x1a\n\x08\x63hain_id\x18\x01 \x01(\tR\x08\x63hain_id\x12\x0e\n\x06method\x18\x02 \x01(\t\x12#\n\x0bparams_json\x18\x03 \x01(\tB\x06\xaa\xbb\x18\x02H\x02R\x06params\"\x1b\n\x0b\x42uildAction\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\t\"\xb4\x01\n\x12\x46\x65tchActionRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x1d\n\toption_id\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18\x80\x80\x04\x12\x16\n\x04\x64\x61ta\x18\x03 \x01(\tB\x08\xaa\xbb\x18\x04\x18\x80\x80\x04\x12;\n\x13\x63ollected_data_json\x18\x04 \x01(\tB\n\xaa\xbb\x18\x06\x18\x80\x80\x04H\x01H\x00R\rcollectedData\x88\x01\x01\x42\x16\n\x14_collected_data_json\"9\n\x13\x46\x65tchActionResponse\x12\"\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x11.florin.v1.Action\"h\n\x0c\x41\x63tionResult\x12\x31\n\x04type\x18\x01 \x01(\x0e\x32\x1b.florin.v1.ActionResultTypeB\x06\xaa\xbb\x18\x02\x08\x01\x12%\n\x0boutput_json\x18\x02 \x03(\tB\n\xaa\xbb\x18\x06\x08\x01\x38@H\x01R\x04\x64\x61ta\"\xd3\x01\n\x15\x43onfirmPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x1d\n\toption_id\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18\x80\x80\x04\x12\x32\n\x07results\x18\x03 \x03(\x0b\x32\x17.florin.v1.ActionResultB\x08\xaa\xbb\x18\x04\x08\x01\x38@\x12;\n\x13\x63ollected_data_json\x18\x04 \x01(\tB\n\xaa\xbb\x18\x06\x18\x80\x80\x04H\x01H\x00R\rcollectedData\x88\x01\x01\x42\x16\n\x14_collected_data_json*\xa9\x01\n\x14\x43ollectDataFieldType\x12\'\n#COLLECT_DATA_FIELD_TYPE_UNSPECIFIED\x10\x00\x12 \n\x1c\x43OLLECT_DATA_FIELD_TYPE_TEXT\x10\x01\x12 \n\x1c\x43OLLECT_DATA_FIELD_TYPE_DATE\x10\x02\x12$\n COLLECT_DATA_FIELD_TYPE_CHECKBOX\x10\x03*h\n\x10\x41\x63tionResultType\x12\"\n\x1e\x41\x43TION_RESULT_TYPE_UNSPECIFIED\x10\x00\x12\x30\n\x1d\x41\x43TION_RESULT_TYPE_WALLET_RPC\x10\x01\x1a\r\xc2\xbb\x18\twalletRpc2\xf0\x08\n\x0eGatewayService\x12\x80\x01\n\nGetPayment\x12\x1c.florin.v1.GetPaymentRequest\x1a\x16.florin.v1.PaymentInfo\"<\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01\x30\x01\x82\xd3\xe4\x93\x02\"\x12 /v1/gateway/payment/{payment_id}\x12\xa9\x01\n\x11GetPaymentOptions\x12#.florin.v1.GetPaymentOptionsRequest\x1a$.florin.v1.GetPaymentOptionsResponse\"I\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x01(\x04\x30\x01\x82\xd3\xe4\x93\x02-\"(/v1/gateway/payment/{payment_id}/options:\x01*\x12\x95\x01\n\x0b\x46\x65tchAction\x12\x1d.florin.v1.FetchActionRequest\x1a\x1e.florin.v1.FetchActionResponse\"G\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x01(\x04\x30\x01\x82\xd3\xe4\x93\x02+\"&/v1/gateway/payment/{payment_id}/fetch:\x01*\x12\xb0\x01\n\x0e\x43onfirmPayment\x12 .florin.v1.ConfirmPaymentRequest\x1a#.florin.v1.GetPaymentStatusResponse\"W\xba\xbb\x18\x14\x12\x0cWatchPayment\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x02(\x04\x30\x01\x82\xd3\xe4\x93\x02-\"(/v1/gateway/payment/{payment_id}/confirm:\x01*\x12\xae\x01\n\x10GetPaymentStatus\x12\".florin.v1.GetPaymentStatusRequest\x1a#.florin.v1.GetPaymentStatusResponse\"Q\xba\xbb\x18\x14\x12\x0cWatchPayment\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01\x30\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/gateway/payment/{payment_id}/status\x12\x99\x01\n\rCancelPayment\x12\x1f.florin.v1.CancelPaymentRequest\x1a .florin.v1.CancelPaymentResponse\"E\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x02(\x04\x30\x01\x82\xd3\xe4\x93\x02)\"\'/v1/gateway/payment/{payment_id}/cancel\x12\x96\x01\n\x0cWatchPayment\x12\x1e.florin.v1.WatchPaymentRequest\x1a\x1f.florin.v1.WatchPaymentResponse\"C\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01\x30\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/gateway/payment/{payment_id}/events0\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17\x66lorin/v1/gateway.proto\x12\tflorin.v1\x1a\x16\x66lorin/v1/access.proto\x1a\x17\x66lorin/v1/address.proto\x1a\x14\x66lorin/v1/held.proto\x1a\x15\x66lorin/v1/money.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1cgoogle/api/annotations.proto\"\xec\x03\n\x0bPaymentInfo\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x30\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PaymentStatusB\x06\xaa\xbb\x18\x02\x08\x01\x12\x10\n\x08is_final\x18\x03 \x01(\x08\x12\x0c\n\x04live\x18\x04 \x01(\x08\x12)\n\x06\x61mount\x18\x05 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\x12\n\nexpires_at\x18\x06 \x01(\x03\x12\x34\n\x08merchant\x18\x07 \x01(\x0b\x32\x1a.florin.v1.MerchantSummaryB\x06\xaa\xbb\x18\x02\x08\x01\x12\x1f\n\x05\x62uyer\x18\x08 \x01(\x0b\x32\x10.florin.v1.Buyer\x12#\n\x0esolana_pay_url\x18\t \x01(\tB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x12\x30\n\taddresses\x18\n \x03(\x0b\x32\x15.florin.v1.PayAddressB\x06\xaa\xbb\x18\x02@\x01\x12\x33\n\x08\x64\x65posits\x18\x0b \x03(\x0b\x32\x19.florin.v1.PaymentDepositB\x06\xaa\xbb\x18\x02@\x01\x12\x16\n\x06payers\x18\x0c \x03(\tB\x06\xaa\xbb\x18\x02@\x01\x12\x1d\n\x08x402_url\x18\r \x01(\tB\x06\xaa\xbb\x18\x02@\x01H\x01\x88\x01\x01\x42\x11\n\x0f_solana_pay_urlB\x0b\n\t_x402_url\"\x8c\x01\n\x18GetPaymentOptionsRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x18\n\x08\x61\x63\x63ounts\x18\x02 \x03(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12)\n\x14include_payment_info\x18\x03 \x01(\x08\x42\x06\xaa\xbb\x18\x02`\x01H\x00\x88\x01\x01\x42\x17\n\x15_include_payment_info\"\xf2\x01\n\x19GetPaymentOptionsResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12)\n\x07options\x18\x02 \x03(\x0b\x32\x18.florin.v1.PaymentOption\x12,\n\x0c\x63ollect_data\x18\x03 \x01(\x0b\x32\x16.florin.v1.CollectData\x12,\n\x04info\x18\x04 \x01(\x0b\x32\x16.florin.v1.PaymentInfoB\x06\xaa\xbb\x18\x02@\x01\x12:\n\x0bresult_info\x18\x05 \x01(\x0b\x32\x1d.florin.v1.PaymentInformationB\x06\xaa\xbb\x18\x02@\x01\"\xe0\x01\n\rPaymentOption\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\x02 \x01(\t\x12)\n\x06\x61mount\x18\x03 \x01(\x0b\x32\x11.florin.v1.AmountB\x06\xaa\xbb\x18\x02\x08\x01\x12\r\n\x05\x65ta_s\x18\x04 \x01(\x05\x12\x17\n\nexpires_at\x18\x05 \x01(\x03H\x00\x88\x01\x01\x12\"\n\x07\x61\x63tions\x18\x06 \x03(\x0b\x32\x11.florin.v1.Action\x12,\n\x0c\x63ollect_data\x18\x07 \x01(\x0b\x32\x16.florin.v1.CollectDataB\r\n\x0b_expires_at\"l\n\x0b\x43ollectData\x12\x0b\n\x03url\x18\x01 \x01(\t\x12#\n\x0bschema_json\x18\x02 \x01(\tB\x06\xaa\xbb\x18\x02H\x02R\x06schema\x12+\n\x06\x66ields\x18\x03 \x03(\x0b\x32\x1b.florin.v1.CollectDataField\"u\n\x10\x43ollectDataField\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04name\x18\x02 \x01(\t\x12\x35\n\x04type\x18\x03 \x01(\x0e\x32\x1f.florin.v1.CollectDataFieldTypeB\x06\xaa\xbb\x18\x02\x08\x01\x12\x10\n\x08required\x18\x04 \x01(\x08\"s\n\x06\x41\x63tion\x12\x30\n\nwallet_rpc\x18\x01 \x01(\x0b\x32\x1a.florin.v1.WalletRpcActionH\x00\x12\'\n\x05\x62uild\x18\x02 \x01(\x0b\x32\x16.florin.v1.BuildActionH\x00:\x06\xb2\xbb\x18\x02\x08\x01\x42\x06\n\x04kind\"b\n\x0fWalletRpcAction\x12\x1a\n\x08\x63hain_id\x18\x01 \x01(\tR\x08\x63hain_id\x12\x0e\n\x06method\x18\x02 \x01(\t\x12#\n\x0bparams_json\x18\x03 \x01(\tB\x06\xaa\xbb\x18\x02H\x02R\x06params\"\x1b\n\x0b\x42uildAction\x12\x0c\n\x04\x64\x61ta\x18\x01 \x01(\t\"\xb4\x01\n\x12\x46\x65tchActionRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x1d\n\toption_id\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18\x80\x80\x04\x12\x16\n\x04\x64\x61ta\x18\x03 \x01(\tB\x08\xaa\xbb\x18\x04\x18\x80\x80\x04\x12;\n\x13\x63ollected_data_json\x18\x04 \x01(\tB\n\xaa\xbb\x18\x06\x18\x80\x80\x04H\x01H\x00R\rcollectedData\x88\x01\x01\x42\x16\n\x14_collected_data_json\"9\n\x13\x46\x65tchActionResponse\x12\"\n\x07\x61\x63tions\x18\x01 \x03(\x0b\x32\x11.florin.v1.Action\"h\n\x0c\x41\x63tionResult\x12\x31\n\x04type\x18\x01 \x01(\x0e\x32\x1b.florin.v1.ActionResultTypeB\x06\xaa\xbb\x18\x02\x08\x01\x12%\n\x0boutput_json\x18\x02 \x03(\tB\n\xaa\xbb\x18\x06\x08\x01\x38@H\x01R\x04\x64\x61ta\"\xd3\x01\n\x15\x43onfirmPaymentRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x1d\n\toption_id\x18\x02 \x01(\tB\n\xaa\xbb\x18\x06\x08\x01\x18\x80\x80\x04\x12\x32\n\x07results\x18\x03 \x03(\x0b\x32\x17.florin.v1.ActionResultB\x08\xaa\xbb\x18\x04\x08\x01\x38@\x12;\n\x13\x63ollected_data_json\x18\x04 \x01(\tB\n\xaa\xbb\x18\x06\x18\x80\x80\x04H\x01H\x00R\rcollectedData\x88\x01\x01\x42\x16\n\x14_collected_data_json*\xa9\x01\n\x14\x43ollectDataFieldType\x12\'\n#COLLECT_DATA_FIELD_TYPE_UNSPECIFIED\x10\x00\x12 \n\x1c\x43OLLECT_DATA_FIELD_TYPE_TEXT\x10\x01\x12 \n\x1c\x43OLLECT_DATA_FIELD_TYPE_DATE\x10\x02\x12$\n COLLECT_DATA_FIELD_TYPE_CHECKBOX\x10\x03*h\n\x10\x41\x63tionResultType\x12\"\n\x1e\x41\x43TION_RESULT_TYPE_UNSPECIFIED\x10\x00\x12\x30\n\x1d\x41\x43TION_RESULT_TYPE_WALLET_RPC\x10\x01\x1a\r\xc2\xbb\x18\twalletRpc2\xae\x0b\n\x0eGatewayService\x12\x80\x01\n\nGetPayment\x12\x1c.florin.v1.GetPaymentRequest\x1a\x16.florin.v1.PaymentInfo\"<\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01\x30\x01\x82\xd3\xe4\x93\x02\"\x12 /v1/gateway/payment/{payment_id}\x12\xa9\x01\n\x11GetPaymentOptions\x12#.florin.v1.GetPaymentOptionsRequest\x1a$.florin.v1.GetPaymentOptionsResponse\"I\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x01(\x04\x30\x01\x82\xd3\xe4\x93\x02-\"(/v1/gateway/payment/{payment_id}/options:\x01*\x12\x9f\x01\n\rOpenAddresses\x12\x1f.florin.v1.OpenAddressesRequest\x1a .florin.v1.OpenAddressesResponse\"K\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x02(\x04\x30\x01\x82\xd3\xe4\x93\x02/\"*/v1/gateway/payment/{payment_id}/addresses:\x01*\x12\x99\x01\n\x0c\x43laimDeposit\x12\x1e.florin.v1.ClaimDepositRequest\x1a\x1f.florin.v1.ClaimDepositResponse\"H\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x02(\x04\x30\x01\x82\xd3\xe4\x93\x02,\"\'/v1/gateway/payment/{payment_id}/claims:\x01*\x12\x95\x01\n\x0b\x46\x65tchAction\x12\x1d.florin.v1.FetchActionRequest\x1a\x1e.florin.v1.FetchActionResponse\"G\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x01(\x04\x30\x01\x82\xd3\xe4\x93\x02+\"&/v1/gateway/payment/{payment_id}/fetch:\x01*\x12\xb0\x01\n\x0e\x43onfirmPayment\x12 .florin.v1.ConfirmPaymentRequest\x1a#.florin.v1.GetPaymentStatusResponse\"W\xba\xbb\x18\x14\x12\x0cWatchPayment\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x02(\x04\x30\x01\x82\xd3\xe4\x93\x02-\"(/v1/gateway/payment/{payment_id}/confirm:\x01*\x12\xae\x01\n\x10GetPaymentStatus\x12\".florin.v1.GetPaymentStatusRequest\x1a#.florin.v1.GetPaymentStatusResponse\"Q\xba\xbb\x18\x14\x12\x0cWatchPayment\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01\x30\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/gateway/payment/{payment_id}/status\x12\x99\x01\n\rCancelPayment\x12\x1f.florin.v1.CancelPaymentRequest\x1a .florin.v1.CancelPaymentResponse\"E\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x08\x08\x01\x10\x02(\x04\x30\x01\x82\xd3\xe4\x93\x02)\"\'/v1/gateway/payment/{payment_id}/cancel\x12\x96\x01\n\x0cWatchPayment\x12\x1e.florin.v1.WatchPaymentRequest\x1a\x1f.florin.v1.WatchPaymentResponse\"C\xba\xbb\x18\x06\x18\x80\x80\x04 \x01\xca\xc1\x18\x06\x08\x01\x10\x01\x30\x01\x82\xd3\xe4\x93\x02)\x12\'/v1/gateway/payment/{payment_id}/events0\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -46,6 +48,14 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_PAYMENTINFO'].fields_by_name['merchant']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_PAYMENTINFO'].fields_by_name['solana_pay_url']._loaded_options = None
   _globals['_PAYMENTINFO'].fields_by_name['solana_pay_url']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_PAYMENTINFO'].fields_by_name['addresses']._loaded_options = None
+  _globals['_PAYMENTINFO'].fields_by_name['addresses']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_PAYMENTINFO'].fields_by_name['deposits']._loaded_options = None
+  _globals['_PAYMENTINFO'].fields_by_name['deposits']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_PAYMENTINFO'].fields_by_name['payers']._loaded_options = None
+  _globals['_PAYMENTINFO'].fields_by_name['payers']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_PAYMENTINFO'].fields_by_name['x402_url']._loaded_options = None
+  _globals['_PAYMENTINFO'].fields_by_name['x402_url']._serialized_options = b'\252\273\030\002@\001'
   _globals['_GETPAYMENTOPTIONSREQUEST'].fields_by_name['accounts']._loaded_options = None
   _globals['_GETPAYMENTOPTIONSREQUEST'].fields_by_name['accounts']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_GETPAYMENTOPTIONSREQUEST'].fields_by_name['include_payment_info']._loaded_options = None
@@ -84,6 +94,10 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GATEWAYSERVICE'].methods_by_name['GetPayment']._serialized_options = b'\272\273\030\006\030\200\200\004 \001\312\301\030\006\010\001\020\0010\001\202\323\344\223\002\"\022 /v1/gateway/payment/{payment_id}'
   _globals['_GATEWAYSERVICE'].methods_by_name['GetPaymentOptions']._loaded_options = None
   _globals['_GATEWAYSERVICE'].methods_by_name['GetPaymentOptions']._serialized_options = b'\272\273\030\006\030\200\200\004 \001\312\301\030\010\010\001\020\001(\0040\001\202\323\344\223\002-\"(/v1/gateway/payment/{payment_id}/options:\001*'
+  _globals['_GATEWAYSERVICE'].methods_by_name['OpenAddresses']._loaded_options = None
+  _globals['_GATEWAYSERVICE'].methods_by_name['OpenAddresses']._serialized_options = b'\272\273\030\006\030\200\200\004 \001\312\301\030\010\010\001\020\002(\0040\001\202\323\344\223\002/\"*/v1/gateway/payment/{payment_id}/addresses:\001*'
+  _globals['_GATEWAYSERVICE'].methods_by_name['ClaimDeposit']._loaded_options = None
+  _globals['_GATEWAYSERVICE'].methods_by_name['ClaimDeposit']._serialized_options = b'\272\273\030\006\030\200\200\004 \001\312\301\030\010\010\001\020\002(\0040\001\202\323\344\223\002,\"\'/v1/gateway/payment/{payment_id}/claims:\001*'
   _globals['_GATEWAYSERVICE'].methods_by_name['FetchAction']._loaded_options = None
   _globals['_GATEWAYSERVICE'].methods_by_name['FetchAction']._serialized_options = b'\272\273\030\006\030\200\200\004 \001\312\301\030\010\010\001\020\001(\0040\001\202\323\344\223\002+\"&/v1/gateway/payment/{payment_id}/fetch:\001*'
   _globals['_GATEWAYSERVICE'].methods_by_name['ConfirmPayment']._loaded_options = None
@@ -94,36 +108,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GATEWAYSERVICE'].methods_by_name['CancelPayment']._serialized_options = b'\272\273\030\006\030\200\200\004 \001\312\301\030\010\010\001\020\002(\0040\001\202\323\344\223\002)\"\'/v1/gateway/payment/{payment_id}/cancel'
   _globals['_GATEWAYSERVICE'].methods_by_name['WatchPayment']._loaded_options = None
   _globals['_GATEWAYSERVICE'].methods_by_name['WatchPayment']._serialized_options = b'\272\273\030\006\030\200\200\004 \001\312\301\030\006\010\001\020\0010\001\202\323\344\223\002)\022\'/v1/gateway/payment/{payment_id}/events'
-  _globals['_COLLECTDATAFIELDTYPE']._serialized_start=2148
-  _globals['_COLLECTDATAFIELDTYPE']._serialized_end=2317
-  _globals['_ACTIONRESULTTYPE']._serialized_start=2319
-  _globals['_ACTIONRESULTTYPE']._serialized_end=2423
-  _globals['_PAYMENTINFO']._serialized_start=172
-  _globals['_PAYMENTINFO']._serialized_end=493
-  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_start=496
-  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_end=636
-  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_start=639
-  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_end=881
-  _globals['_PAYMENTOPTION']._serialized_start=884
-  _globals['_PAYMENTOPTION']._serialized_end=1108
-  _globals['_COLLECTDATA']._serialized_start=1110
-  _globals['_COLLECTDATA']._serialized_end=1218
-  _globals['_COLLECTDATAFIELD']._serialized_start=1220
-  _globals['_COLLECTDATAFIELD']._serialized_end=1337
-  _globals['_ACTION']._serialized_start=1339
-  _globals['_ACTION']._serialized_end=1454
-  _globals['_WALLETRPCACTION']._serialized_start=1456
-  _globals['_WALLETRPCACTION']._serialized_end=1554
-  _globals['_BUILDACTION']._serialized_start=1556
-  _globals['_BUILDACTION']._serialized_end=1583
-  _globals['_FETCHACTIONREQUEST']._serialized_start=1586
-  _globals['_FETCHACTIONREQUEST']._serialized_end=1766
-  _globals['_FETCHACTIONRESPONSE']._serialized_start=1768
-  _globals['_FETCHACTIONRESPONSE']._serialized_end=1825
-  _globals['_ACTIONRESULT']._serialized_start=1827
-  _globals['_ACTIONRESULT']._serialized_end=1931
-  _globals['_CONFIRMPAYMENTREQUEST']._serialized_start=1934
-  _globals['_CONFIRMPAYMENTREQUEST']._serialized_end=2145
-  _globals['_GATEWAYSERVICE']._serialized_start=2426
-  _globals['_GATEWAYSERVICE']._serialized_end=3562
+  _globals['_COLLECTDATAFIELDTYPE']._serialized_start=2366
+  _globals['_COLLECTDATAFIELDTYPE']._serialized_end=2535
+  _globals['_ACTIONRESULTTYPE']._serialized_start=2537
+  _globals['_ACTIONRESULTTYPE']._serialized_end=2641
+  _globals['_PAYMENTINFO']._serialized_start=219
+  _globals['_PAYMENTINFO']._serialized_end=711
+  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_start=714
+  _globals['_GETPAYMENTOPTIONSREQUEST']._serialized_end=854
+  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_start=857
+  _globals['_GETPAYMENTOPTIONSRESPONSE']._serialized_end=1099
+  _globals['_PAYMENTOPTION']._serialized_start=1102
+  _globals['_PAYMENTOPTION']._serialized_end=1326
+  _globals['_COLLECTDATA']._serialized_start=1328
+  _globals['_COLLECTDATA']._serialized_end=1436
+  _globals['_COLLECTDATAFIELD']._serialized_start=1438
+  _globals['_COLLECTDATAFIELD']._serialized_end=1555
+  _globals['_ACTION']._serialized_start=1557
+  _globals['_ACTION']._serialized_end=1672
+  _globals['_WALLETRPCACTION']._serialized_start=1674
+  _globals['_WALLETRPCACTION']._serialized_end=1772
+  _globals['_BUILDACTION']._serialized_start=1774
+  _globals['_BUILDACTION']._serialized_end=1801
+  _globals['_FETCHACTIONREQUEST']._serialized_start=1804
+  _globals['_FETCHACTIONREQUEST']._serialized_end=1984
+  _globals['_FETCHACTIONRESPONSE']._serialized_start=1986
+  _globals['_FETCHACTIONRESPONSE']._serialized_end=2043
+  _globals['_ACTIONRESULT']._serialized_start=2045
+  _globals['_ACTIONRESULT']._serialized_end=2149
+  _globals['_CONFIRMPAYMENTREQUEST']._serialized_start=2152
+  _globals['_CONFIRMPAYMENTREQUEST']._serialized_end=2363
+  _globals['_GATEWAYSERVICE']._serialized_start=2644
+  _globals['_GATEWAYSERVICE']._serialized_end=4098
 # @@protoc_insertion_point(module_scope)

@@ -4,6 +4,7 @@ isort:skip_file
 The wallet side: the calls that a wallet needs to pay one payment."""
 
 from collections import abc as _abc
+from florin.v1 import address_pb2 as _address_pb2
 from florin.v1 import money_pb2 as _money_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
 from google.protobuf import descriptor as _descriptor
@@ -84,6 +85,10 @@ class PaymentInfo(_message.Message):
     MERCHANT_FIELD_NUMBER: _builtins.int
     BUYER_FIELD_NUMBER: _builtins.int
     SOLANA_PAY_URL_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
+    DEPOSITS_FIELD_NUMBER: _builtins.int
+    PAYERS_FIELD_NUMBER: _builtins.int
+    X402_URL_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id."""
     status: _payment_pb2.PaymentStatus.ValueType
@@ -98,6 +103,10 @@ class PaymentInfo(_message.Message):
     """Link by which Solana wallets fetch a transaction that pays, sign it and send it (Solana Pay).
     Set while the payment can be paid this way.
     """
+    x402_url: _builtins.str
+    """Link by which programs pay with one signature (x402). Set while the payment can be paid this
+    way.
+    """
     @_builtins.property
     def amount(self) -> _money_pb2.Amount:
         """The requested amount."""
@@ -109,6 +118,18 @@ class PaymentInfo(_message.Message):
     @_builtins.property
     def buyer(self) -> _payment_pb2.Buyer:
         """The account that pays; unset until a confirm is accepted."""
+
+    @_builtins.property
+    def addresses(self) -> _containers.RepeatedCompositeFieldContainer[_address_pb2.PayAddress]:
+        """Addresses to which any wallet or exchange can send it; empty until one was requested."""
+
+    @_builtins.property
+    def deposits(self) -> _containers.RepeatedCompositeFieldContainer[_address_pb2.PaymentDeposit]:
+        """What arrived there."""
+
+    @_builtins.property
+    def payers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """CAIP-10 accounts that sent what paid it at an address."""
 
     def __init__(
         self,
@@ -122,14 +143,23 @@ class PaymentInfo(_message.Message):
         merchant: _payment_pb2.MerchantSummary | None = ...,
         buyer: _payment_pb2.Buyer | None = ...,
         solana_pay_url: _builtins.str | None = ...,
+        addresses: _abc.Iterable[_address_pb2.PayAddress] | None = ...,
+        deposits: _abc.Iterable[_address_pb2.PaymentDeposit] | None = ...,
+        payers: _abc.Iterable[_builtins.str] | None = ...,
+        x402_url: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url", "amount", b"amount", "buyer", b"buyer", "merchant", b"merchant", "solana_pay_url", b"solana_pay_url"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url", "_x402_url", b"_x402_url", "amount", b"amount", "buyer", b"buyer", "merchant", b"merchant", "solana_pay_url", b"solana_pay_url", "x402_url", b"x402_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url", "amount", b"amount", "buyer", b"buyer", "expires_at", b"expires_at", "is_final", b"is_final", "live", b"live", "merchant", b"merchant", "payment_id", b"payment_id", "solana_pay_url", b"solana_pay_url", "status", b"status"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url", "_x402_url", b"_x402_url", "addresses", b"addresses", "amount", b"amount", "buyer", b"buyer", "deposits", b"deposits", "expires_at", b"expires_at", "is_final", b"is_final", "live", b"live", "merchant", b"merchant", "payers", b"payers", "payment_id", b"payment_id", "solana_pay_url", b"solana_pay_url", "status", b"status", "x402_url", b"x402_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__solana_pay_url: _TypeAlias = _typing.Literal["solana_pay_url"]  # noqa: Y015
     _WhichOneofArgType__solana_pay_url: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url"]  # noqa: Y015
+    _WhichOneofReturnType__x402_url: _TypeAlias = _typing.Literal["x402_url"]  # noqa: Y015
+    _WhichOneofArgType__x402_url: _TypeAlias = _typing.Literal["_x402_url", b"_x402_url"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__solana_pay_url) -> _WhichOneofReturnType__solana_pay_url | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__x402_url) -> _WhichOneofReturnType__x402_url | None: ...
 
 Global___PaymentInfo: _TypeAlias = PaymentInfo  # noqa: Y015
 

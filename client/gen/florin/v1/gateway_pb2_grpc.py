@@ -3,7 +3,9 @@
 import grpc
 import warnings
 
+from florin.v1 import address_pb2 as florin_dot_v1_dot_address__pb2
 from florin.v1 import gateway_pb2 as florin_dot_v1_dot_gateway__pb2
+from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
 
 GRPC_GENERATED_VERSION = '1.85.1'
@@ -46,6 +48,16 @@ class GatewayServiceStub:
                 request_serializer=florin_dot_v1_dot_gateway__pb2.GetPaymentOptionsRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_gateway__pb2.GetPaymentOptionsResponse.FromString,
                 _registered_method=True)
+        self.OpenAddresses = channel.unary_unary(
+                '/florin.v1.GatewayService/OpenAddresses',
+                request_serializer=florin_dot_v1_dot_address__pb2.OpenAddressesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_address__pb2.OpenAddressesResponse.FromString,
+                _registered_method=True)
+        self.ClaimDeposit = channel.unary_unary(
+                '/florin.v1.GatewayService/ClaimDeposit',
+                request_serializer=florin_dot_v1_dot_held__pb2.ClaimDepositRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_held__pb2.ClaimDepositResponse.FromString,
+                _registered_method=True)
         self.FetchAction = channel.unary_unary(
                 '/florin.v1.GatewayService/FetchAction',
                 request_serializer=florin_dot_v1_dot_gateway__pb2.FetchActionRequest.SerializeToString,
@@ -87,6 +99,23 @@ class GatewayServiceServicer:
     def GetPaymentOptions(self, request, context):
         """Lists the payment options of the given accounts. Accounts that are malformed or on no enabled
         chain are skipped. A payment that is no longer payable has no options.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def OpenAddresses(self, request, context):
+        """Returns addresses of the payment, one for each asset, to which any wallet or exchange can send
+        it. The payment succeeds once the money was forwarded from there to its receivers.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ClaimDeposit(self, request, context):
+        """Claims held money of a payment. It came to an address of the payment from an exchange, a
+        contract or an unknown sender, and paid nothing. The merchant or the operator decides. The same
+        account again gets the same claims.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -142,6 +171,16 @@ def add_GatewayServiceServicer_to_server(servicer, server):
                     servicer.GetPaymentOptions,
                     request_deserializer=florin_dot_v1_dot_gateway__pb2.GetPaymentOptionsRequest.FromString,
                     response_serializer=florin_dot_v1_dot_gateway__pb2.GetPaymentOptionsResponse.SerializeToString,
+            ),
+            'OpenAddresses': grpc.unary_unary_rpc_method_handler(
+                    servicer.OpenAddresses,
+                    request_deserializer=florin_dot_v1_dot_address__pb2.OpenAddressesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_address__pb2.OpenAddressesResponse.SerializeToString,
+            ),
+            'ClaimDeposit': grpc.unary_unary_rpc_method_handler(
+                    servicer.ClaimDeposit,
+                    request_deserializer=florin_dot_v1_dot_held__pb2.ClaimDepositRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_held__pb2.ClaimDepositResponse.SerializeToString,
             ),
             'FetchAction': grpc.unary_unary_rpc_method_handler(
                     servicer.FetchAction,
@@ -224,6 +263,60 @@ class GatewayService:
             '/florin.v1.GatewayService/GetPaymentOptions',
             florin_dot_v1_dot_gateway__pb2.GetPaymentOptionsRequest.SerializeToString,
             florin_dot_v1_dot_gateway__pb2.GetPaymentOptionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def OpenAddresses(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.GatewayService/OpenAddresses',
+            florin_dot_v1_dot_address__pb2.OpenAddressesRequest.SerializeToString,
+            florin_dot_v1_dot_address__pb2.OpenAddressesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ClaimDeposit(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.GatewayService/ClaimDeposit',
+            florin_dot_v1_dot_held__pb2.ClaimDepositRequest.SerializeToString,
+            florin_dot_v1_dot_held__pb2.ClaimDepositResponse.FromString,
             options,
             channel_credentials,
             insecure,

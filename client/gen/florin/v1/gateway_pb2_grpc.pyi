@@ -4,7 +4,9 @@ isort:skip_file
 The wallet side: the calls that a wallet needs to pay one payment."""
 
 from collections import abc as _abc
+from florin.v1 import address_pb2 as _address_pb2
 from florin.v1 import gateway_pb2 as _gateway_pb2
+from florin.v1 import held_pb2 as _held_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
 from grpc import aio as _aio
 import abc as _abc_1
@@ -40,6 +42,15 @@ class GatewayServiceStub:
     """Lists the payment options of the given accounts. Accounts that are malformed or on no enabled
     chain are skipped. A payment that is no longer payable has no options.
     """
+    OpenAddresses: _grpc.UnaryUnaryMultiCallable[_address_pb2.OpenAddressesRequest, _address_pb2.OpenAddressesResponse]
+    """Returns addresses of the payment, one for each asset, to which any wallet or exchange can send
+    it. The payment succeeds once the money was forwarded from there to its receivers.
+    """
+    ClaimDeposit: _grpc.UnaryUnaryMultiCallable[_held_pb2.ClaimDepositRequest, _held_pb2.ClaimDepositResponse]
+    """Claims held money of a payment. It came to an address of the payment from an exchange, a
+    contract or an unknown sender, and paid nothing. The merchant or the operator decides. The same
+    account again gets the same claims.
+    """
     FetchAction: _grpc.UnaryUnaryMultiCallable[_gateway_pb2.FetchActionRequest, _gateway_pb2.FetchActionResponse]
     """Resolves a build action into actions that a wallet can execute. Repeatable; an option whose
     actions are inline returns them.
@@ -67,6 +78,15 @@ class GatewayServiceAsyncStub(GatewayServiceStub):
     GetPaymentOptions: _aio.UnaryUnaryMultiCallable[_gateway_pb2.GetPaymentOptionsRequest, _gateway_pb2.GetPaymentOptionsResponse]  # type: ignore[assignment]
     """Lists the payment options of the given accounts. Accounts that are malformed or on no enabled
     chain are skipped. A payment that is no longer payable has no options.
+    """
+    OpenAddresses: _aio.UnaryUnaryMultiCallable[_address_pb2.OpenAddressesRequest, _address_pb2.OpenAddressesResponse]  # type: ignore[assignment]
+    """Returns addresses of the payment, one for each asset, to which any wallet or exchange can send
+    it. The payment succeeds once the money was forwarded from there to its receivers.
+    """
+    ClaimDeposit: _aio.UnaryUnaryMultiCallable[_held_pb2.ClaimDepositRequest, _held_pb2.ClaimDepositResponse]  # type: ignore[assignment]
+    """Claims held money of a payment. It came to an address of the payment from an exchange, a
+    contract or an unknown sender, and paid nothing. The merchant or the operator decides. The same
+    account again gets the same claims.
     """
     FetchAction: _aio.UnaryUnaryMultiCallable[_gateway_pb2.FetchActionRequest, _gateway_pb2.FetchActionResponse]  # type: ignore[assignment]
     """Resolves a build action into actions that a wallet can execute. Repeatable; an option whose
@@ -104,6 +124,27 @@ class GatewayServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_gateway_pb2.GetPaymentOptionsResponse, _abc.Awaitable[_gateway_pb2.GetPaymentOptionsResponse]]:
         """Lists the payment options of the given accounts. Accounts that are malformed or on no enabled
         chain are skipped. A payment that is no longer payable has no options.
+        """
+
+    @_abc_1.abstractmethod
+    def OpenAddresses(
+        self,
+        request: _address_pb2.OpenAddressesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_address_pb2.OpenAddressesResponse, _abc.Awaitable[_address_pb2.OpenAddressesResponse]]:
+        """Returns addresses of the payment, one for each asset, to which any wallet or exchange can send
+        it. The payment succeeds once the money was forwarded from there to its receivers.
+        """
+
+    @_abc_1.abstractmethod
+    def ClaimDeposit(
+        self,
+        request: _held_pb2.ClaimDepositRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_held_pb2.ClaimDepositResponse, _abc.Awaitable[_held_pb2.ClaimDepositResponse]]:
+        """Claims held money of a payment. It came to an address of the payment from an exchange, a
+        contract or an unknown sender, and paid nothing. The merchant or the operator decides. The same
+        account again gets the same claims.
         """
 
     @_abc_1.abstractmethod

@@ -26,13 +26,29 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x66lorin/v1/held.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xcc\x02\n\x0bHeldPayment\x12\x0f\n\x07held_id\x18\x01 \x01(\t\x12\x12\n\npayment_id\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.florin.v1.HeldPaymentState\x12\r\n\x05payer\x18\x04 \x01(\t\x12\r\n\x05\x61sset\x18\x05 \x01(\t\x12\x0e\n\x06\x61mount\x18\x06 \x01(\t\x12\x13\n\x0bheld_amount\x18\x07 \x01(\t\x12\x0c\n\x04late\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\t\x12\r\n\x05tx_id\x18\n \x01(\t\x12+\n\x07held_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04note\x18\x0c \x01(\t\x12.\n\ndecided_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpayout_id\x18\x0e \x01(\t\"&\n\x17ListHeldPaymentsRequest\x12\x0b\n\x03\x61ll\x18\x01 \x01(\x08\"I\n\x18ListHeldPaymentsResponse\x12-\n\rheld_payments\x18\x01 \x03(\x0b\x32\x16.florin.v1.HeldPayment\"\xa8\x01\n\x19ResolveHeldPaymentRequest\x12\x17\n\x07held_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x36\n\x07verdict\x18\x02 \x01(\x0e\x32\x1d.florin.v1.HeldPaymentVerdictB\x06\xaa\xbb\x18\x02\x08\x01\x12\x19\n\x04note\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x17\n\x0f\x65ven_if_blocked\x18\x04 \x01(\x08:\x06\xb2\xbb\x18\x02\x10\x01*\xd1\x01\n\x10HeldPaymentState\x12\"\n\x1eHELD_PAYMENT_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17HELD_PAYMENT_STATE_HELD\x10\x01\x12\x1f\n\x1bHELD_PAYMENT_STATE_RELEASED\x10\x02\x12\x1f\n\x1bHELD_PAYMENT_STATE_RETURNED\x10\x03\x12\x1b\n\x17HELD_PAYMENT_STATE_KEPT\x10\x04\x12\x1d\n\x19HELD_PAYMENT_STATE_UNDONE\x10\x05*\x9c\x01\n\x12HeldPaymentVerdict\x12$\n HELD_PAYMENT_VERDICT_UNSPECIFIED\x10\x00\x12 \n\x1cHELD_PAYMENT_VERDICT_RELEASE\x10\x01\x12\x1f\n\x1bHELD_PAYMENT_VERDICT_RETURN\x10\x02\x12\x1d\n\x19HELD_PAYMENT_VERDICT_KEEP\x10\x03\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14\x66lorin/v1/held.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd6\x02\n\x0c\x44\x65positClaim\x12\x10\n\x08\x63laim_id\x18\x01 \x01(\t\x12\r\n\x05\x61sset\x18\x02 \x01(\t\x12\x0e\n\x06\x61mount\x18\x03 \x01(\t\x12\x0f\n\x07\x61\x63\x63ount\x18\x04 \x01(\t\x12\x0f\n\x07message\x18\x05 \x01(\t\x12\x33\n\x05state\x18\x06 \x01(\x0e\x32\x1c.florin.v1.DepositClaimStateB\x06\xaa\xbb\x18\x02\x08\x01\x12\x36\n\ncreated_at\x18\x07 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02\x08\x01\x12\x36\n\ndecided_at\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampB\x06\xaa\xbb\x18\x02@\x01\x12?\n\ndecided_by\x18\t \x01(\x0e\x32\x1e.florin.v1.DepositClaimDeciderB\x06\xaa\xbb\x18\x02@\x01H\x00\x88\x01\x01\x42\r\n\x0b_decided_by\"\x8c\x01\n\x13\x43laimDepositRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x18\n\x05\x61sset\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\x12\x1a\n\x07\x61\x63\x63ount\x18\x03 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\x12\x1f\n\x07message\x18\x04 \x01(\tB\t\xaa\xbb\x18\x05\x18\x80\x02p\x01H\x00\x88\x01\x01\x42\n\n\x08_message\"v\n\x0e\x43laimedDeposit\x12\x10\n\x08\x63laim_id\x18\x01 \x01(\t\x12\r\n\x05\x61sset\x18\x02 \x01(\t\x12\x0e\n\x06\x61mount\x18\x03 \x01(\t\x12\x33\n\x05state\x18\x04 \x01(\x0e\x32\x1c.florin.v1.DepositClaimStateB\x06\xaa\xbb\x18\x02\x08\x01\"U\n\x14\x43laimDepositResponse\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12)\n\x06\x63laims\x18\x02 \x03(\x0b\x32\x19.florin.v1.ClaimedDeposit\".\n\x18ListDepositClaimsRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\"D\n\x19ListDepositClaimsResponse\x12\'\n\x06\x63laims\x18\x01 \x03(\x0b\x32\x17.florin.v1.DepositClaim\"A\n\x19\x44\x65\x63ideDepositClaimRequest\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x10\n\x08\x63laim_id\x18\x02 \x01(\t\"\xb2\x03\n\x0bHeldPayment\x12\x0f\n\x07held_id\x18\x01 \x01(\t\x12\x12\n\npayment_id\x18\x02 \x01(\t\x12*\n\x05state\x18\x03 \x01(\x0e\x32\x1b.florin.v1.HeldPaymentState\x12\r\n\x05payer\x18\x04 \x01(\t\x12\r\n\x05\x61sset\x18\x05 \x01(\t\x12\x0e\n\x06\x61mount\x18\x06 \x01(\t\x12\x13\n\x0bheld_amount\x18\x07 \x01(\t\x12\x0c\n\x04late\x18\x08 \x01(\x08\x12\x0e\n\x06reason\x18\t \x01(\t\x12\r\n\x05tx_id\x18\n \x01(\t\x12+\n\x07held_at\x18\x0b \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0c\n\x04note\x18\x0c \x01(\t\x12.\n\ndecided_at\x18\r \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tpayout_id\x18\x0e \x01(\t\x12*\n\x05\x63\x61use\x18\x0f \x01(\x0e\x32\x1b.florin.v1.HeldPaymentCause\x12\x0f\n\x07\x61\x64\x64ress\x18\x10 \x01(\t\x12\'\n\x06\x63laims\x18\x11 \x03(\x0b\x32\x17.florin.v1.DepositClaim\"&\n\x17ListHeldPaymentsRequest\x12\x0b\n\x03\x61ll\x18\x01 \x01(\x08\"I\n\x18ListHeldPaymentsResponse\x12-\n\rheld_payments\x18\x01 \x03(\x0b\x32\x16.florin.v1.HeldPayment\"\xce\x01\n\x19ResolveHeldPaymentRequest\x12\x17\n\x07held_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\x12\x36\n\x07verdict\x18\x02 \x01(\x0e\x32\x1d.florin.v1.HeldPaymentVerdictB\x06\xaa\xbb\x18\x02\x08\x01\x12\x19\n\x04note\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12\x17\n\x0f\x65ven_if_blocked\x18\x04 \x01(\x08\x12\x16\n\treturn_to\x18\x05 \x01(\tH\x00\x88\x01\x01:\x06\xb2\xbb\x18\x02\x10\x01\x42\x0c\n\n_return_to*\xd1\x01\n\x10HeldPaymentState\x12\"\n\x1eHELD_PAYMENT_STATE_UNSPECIFIED\x10\x00\x12\x1b\n\x17HELD_PAYMENT_STATE_HELD\x10\x01\x12\x1f\n\x1bHELD_PAYMENT_STATE_RELEASED\x10\x02\x12\x1f\n\x1bHELD_PAYMENT_STATE_RETURNED\x10\x03\x12\x1b\n\x17HELD_PAYMENT_STATE_KEPT\x10\x04\x12\x1d\n\x19HELD_PAYMENT_STATE_UNDONE\x10\x05*}\n\x10HeldPaymentCause\x12\"\n\x1eHELD_PAYMENT_CAUSE_UNSPECIFIED\x10\x00\x12\x1e\n\x1aHELD_PAYMENT_CAUSE_BLOCKED\x10\x01\x12%\n!HELD_PAYMENT_CAUSE_SENDER_UNKNOWN\x10\x02*\x9c\x01\n\x12HeldPaymentVerdict\x12$\n HELD_PAYMENT_VERDICT_UNSPECIFIED\x10\x00\x12 \n\x1cHELD_PAYMENT_VERDICT_RELEASE\x10\x01\x12\x1f\n\x1bHELD_PAYMENT_VERDICT_RETURN\x10\x02\x12\x1d\n\x19HELD_PAYMENT_VERDICT_KEEP\x10\x03*\x9b\x01\n\x11\x44\x65positClaimState\x12#\n\x1f\x44\x45POSIT_CLAIM_STATE_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x44\x45POSIT_CLAIM_STATE_OPEN\x10\x01\x12!\n\x1d\x44\x45POSIT_CLAIM_STATE_CONFIRMED\x10\x02\x12 \n\x1c\x44\x45POSIT_CLAIM_STATE_REJECTED\x10\x03*\xa6\x01\n\x13\x44\x65positClaimDecider\x12%\n!DEPOSIT_CLAIM_DECIDER_UNSPECIFIED\x10\x00\x12\"\n\x1e\x44\x45POSIT_CLAIM_DECIDER_MERCHANT\x10\x01\x12\"\n\x1e\x44\x45POSIT_CLAIM_DECIDER_OPERATOR\x10\x02\x12 \n\x1c\x44\x45POSIT_CLAIM_DECIDER_FLORIN\x10\x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'florin.v1.held_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
+  _globals['_DEPOSITCLAIM'].fields_by_name['state']._loaded_options = None
+  _globals['_DEPOSITCLAIM'].fields_by_name['state']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_DEPOSITCLAIM'].fields_by_name['created_at']._loaded_options = None
+  _globals['_DEPOSITCLAIM'].fields_by_name['created_at']._serialized_options = b'\252\273\030\002\010\001'
+  _globals['_DEPOSITCLAIM'].fields_by_name['decided_at']._loaded_options = None
+  _globals['_DEPOSITCLAIM'].fields_by_name['decided_at']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_DEPOSITCLAIM'].fields_by_name['decided_by']._loaded_options = None
+  _globals['_DEPOSITCLAIM'].fields_by_name['decided_by']._serialized_options = b'\252\273\030\002@\001'
+  _globals['_CLAIMDEPOSITREQUEST'].fields_by_name['asset']._loaded_options = None
+  _globals['_CLAIMDEPOSITREQUEST'].fields_by_name['asset']._serialized_options = b'\252\273\030\005\010\001\030\200\002'
+  _globals['_CLAIMDEPOSITREQUEST'].fields_by_name['account']._loaded_options = None
+  _globals['_CLAIMDEPOSITREQUEST'].fields_by_name['account']._serialized_options = b'\252\273\030\005\010\001\030\200\002'
+  _globals['_CLAIMDEPOSITREQUEST'].fields_by_name['message']._loaded_options = None
+  _globals['_CLAIMDEPOSITREQUEST'].fields_by_name['message']._serialized_options = b'\252\273\030\005\030\200\002p\001'
+  _globals['_CLAIMEDDEPOSIT'].fields_by_name['state']._loaded_options = None
+  _globals['_CLAIMEDDEPOSIT'].fields_by_name['state']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_RESOLVEHELDPAYMENTREQUEST'].fields_by_name['held_id']._loaded_options = None
   _globals['_RESOLVEHELDPAYMENTREQUEST'].fields_by_name['held_id']._serialized_options = b'\252\273\030\002\010\001'
   _globals['_RESOLVEHELDPAYMENTREQUEST'].fields_by_name['verdict']._loaded_options = None
@@ -41,16 +57,36 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_RESOLVEHELDPAYMENTREQUEST'].fields_by_name['note']._serialized_options = b'\252\273\030\007\010\001\030\200\002p\001'
   _globals['_RESOLVEHELDPAYMENTREQUEST']._loaded_options = None
   _globals['_RESOLVEHELDPAYMENTREQUEST']._serialized_options = b'\262\273\030\002\020\001'
-  _globals['_HELDPAYMENTSTATE']._serialized_start=721
-  _globals['_HELDPAYMENTSTATE']._serialized_end=930
-  _globals['_HELDPAYMENTVERDICT']._serialized_start=933
-  _globals['_HELDPAYMENTVERDICT']._serialized_end=1089
-  _globals['_HELDPAYMENT']._serialized_start=100
-  _globals['_HELDPAYMENT']._serialized_end=432
-  _globals['_LISTHELDPAYMENTSREQUEST']._serialized_start=434
-  _globals['_LISTHELDPAYMENTSREQUEST']._serialized_end=472
-  _globals['_LISTHELDPAYMENTSRESPONSE']._serialized_start=474
-  _globals['_LISTHELDPAYMENTSRESPONSE']._serialized_end=547
-  _globals['_RESOLVEHELDPAYMENTREQUEST']._serialized_start=550
-  _globals['_RESOLVEHELDPAYMENTREQUEST']._serialized_end=718
+  _globals['_HELDPAYMENTSTATE']._serialized_start=1741
+  _globals['_HELDPAYMENTSTATE']._serialized_end=1950
+  _globals['_HELDPAYMENTCAUSE']._serialized_start=1952
+  _globals['_HELDPAYMENTCAUSE']._serialized_end=2077
+  _globals['_HELDPAYMENTVERDICT']._serialized_start=2080
+  _globals['_HELDPAYMENTVERDICT']._serialized_end=2236
+  _globals['_DEPOSITCLAIMSTATE']._serialized_start=2239
+  _globals['_DEPOSITCLAIMSTATE']._serialized_end=2394
+  _globals['_DEPOSITCLAIMDECIDER']._serialized_start=2397
+  _globals['_DEPOSITCLAIMDECIDER']._serialized_end=2563
+  _globals['_DEPOSITCLAIM']._serialized_start=100
+  _globals['_DEPOSITCLAIM']._serialized_end=442
+  _globals['_CLAIMDEPOSITREQUEST']._serialized_start=445
+  _globals['_CLAIMDEPOSITREQUEST']._serialized_end=585
+  _globals['_CLAIMEDDEPOSIT']._serialized_start=587
+  _globals['_CLAIMEDDEPOSIT']._serialized_end=705
+  _globals['_CLAIMDEPOSITRESPONSE']._serialized_start=707
+  _globals['_CLAIMDEPOSITRESPONSE']._serialized_end=792
+  _globals['_LISTDEPOSITCLAIMSREQUEST']._serialized_start=794
+  _globals['_LISTDEPOSITCLAIMSREQUEST']._serialized_end=840
+  _globals['_LISTDEPOSITCLAIMSRESPONSE']._serialized_start=842
+  _globals['_LISTDEPOSITCLAIMSRESPONSE']._serialized_end=910
+  _globals['_DECIDEDEPOSITCLAIMREQUEST']._serialized_start=912
+  _globals['_DECIDEDEPOSITCLAIMREQUEST']._serialized_end=977
+  _globals['_HELDPAYMENT']._serialized_start=980
+  _globals['_HELDPAYMENT']._serialized_end=1414
+  _globals['_LISTHELDPAYMENTSREQUEST']._serialized_start=1416
+  _globals['_LISTHELDPAYMENTSREQUEST']._serialized_end=1454
+  _globals['_LISTHELDPAYMENTSRESPONSE']._serialized_start=1456
+  _globals['_LISTHELDPAYMENTSRESPONSE']._serialized_end=1529
+  _globals['_RESOLVEHELDPAYMENTREQUEST']._serialized_start=1532
+  _globals['_RESOLVEHELDPAYMENTREQUEST']._serialized_end=1738
 # @@protoc_insertion_point(module_scope)

@@ -80,6 +80,8 @@ class _AccountKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AccountKi
     """Fees of transactions."""
     ACCOUNT_KIND_EXTERNAL: _AccountKind.ValueType  # 6
     """Payers, and accounts that are paid outside the installation."""
+    ACCOUNT_KIND_STRAY: _AccountKind.ValueType  # 7
+    """Money that came to a payment's own address and paid nothing."""
 
 class AccountKind(_AccountKind, metaclass=_AccountKindEnumTypeWrapper):
     """Kind of a ledger account."""
@@ -98,6 +100,8 @@ ACCOUNT_KIND_EXPENSE: AccountKind.ValueType  # 5
 """Fees of transactions."""
 ACCOUNT_KIND_EXTERNAL: AccountKind.ValueType  # 6
 """Payers, and accounts that are paid outside the installation."""
+ACCOUNT_KIND_STRAY: AccountKind.ValueType  # 7
+"""Money that came to a payment's own address and paid nothing."""
 Global___AccountKind: _TypeAlias = AccountKind  # noqa: Y015
 
 @_typing.final

@@ -4,6 +4,7 @@ isort:skip_file
 The merchant side: creating payments and following them to their end."""
 
 from collections import abc as _abc
+from florin.v1 import address_pb2 as _address_pb2
 from florin.v1 import money_pb2 as _money_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
 from florin.v1 import refund_pb2 as _refund_pb2
@@ -326,6 +327,10 @@ class PaymentDetail(_message.Message):
     LINES_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
     SOLANA_PAY_URL_FIELD_NUMBER: _builtins.int
+    ADDRESSES_FIELD_NUMBER: _builtins.int
+    DEPOSITS_FIELD_NUMBER: _builtins.int
+    PAYERS_FIELD_NUMBER: _builtins.int
+    X402_URL_FIELD_NUMBER: _builtins.int
     status: _payment_pb2.PaymentStatus.ValueType
     """Current status."""
     reference_id: _builtins.str
@@ -355,6 +360,10 @@ class PaymentDetail(_message.Message):
     solana_pay_url: _builtins.str
     """Link by which Solana wallets fetch a transaction that pays, sign it and send it (Solana Pay):
     show it as a QR code. Set while the payment can be paid this way.
+    """
+    x402_url: _builtins.str
+    """Link by which programs pay with one signature (x402). Set while the payment can be paid this
+    way.
     """
     @_builtins.property
     def info(self) -> _payment_pb2.PaymentInformation:
@@ -412,6 +421,18 @@ class PaymentDetail(_message.Message):
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The merchant's own texts by name; empty if none were given."""
 
+    @_builtins.property
+    def addresses(self) -> _containers.RepeatedCompositeFieldContainer[_address_pb2.PayAddress]:
+        """Addresses to which any wallet or exchange can send it; empty until a buyer requested one."""
+
+    @_builtins.property
+    def deposits(self) -> _containers.RepeatedCompositeFieldContainer[_address_pb2.PaymentDeposit]:
+        """What arrived there."""
+
+    @_builtins.property
+    def payers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """CAIP-10 accounts that sent what paid it at an address."""
+
     def __init__(
         self,
         *,
@@ -442,10 +463,14 @@ class PaymentDetail(_message.Message):
         lines: _abc.Iterable[Global___PaymentLine] | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
         solana_pay_url: _builtins.str | None = ...,
+        addresses: _abc.Iterable[_address_pb2.PayAddress] | None = ...,
+        deposits: _abc.Iterable[_address_pb2.PaymentDeposit] | None = ...,
+        payers: _abc.Iterable[_builtins.str] | None = ...,
+        x402_url: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "_solana_pay_url", b"_solana_pay_url", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "description", b"description", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "refunded", b"refunded", "settlement", b"settlement", "solana_pay_url", b"solana_pay_url"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "_solana_pay_url", b"_solana_pay_url", "_x402_url", b"_x402_url", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "description", b"description", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "info", b"info", "last_updated_at", b"last_updated_at", "merchant", b"merchant", "refund", b"refund", "refunded", b"refunded", "settlement", b"settlement", "solana_pay_url", b"solana_pay_url", "x402_url", b"x402_url"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "_solana_pay_url", b"_solana_pay_url", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "description", b"description", "expires_at", b"expires_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "lines", b"lines", "live", b"live", "merchant", b"merchant", "metadata", b"metadata", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunded", b"refunded", "refunds", b"refunds", "settlement", b"settlement", "solana_pay_url", b"solana_pay_url", "status", b"status", "version", b"version"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason", "_description", b"_description", "_failure_code", b"_failure_code", "_failure_reason", b"_failure_reason", "_solana_pay_url", b"_solana_pay_url", "_x402_url", b"_x402_url", "addresses", b"addresses", "amount", b"amount", "buyer", b"buyer", "cancelled_at", b"cancelled_at", "cancelled_reason", b"cancelled_reason", "checkout", b"checkout", "created_at", b"created_at", "deposits", b"deposits", "description", b"description", "expires_at", b"expires_at", "failure_code", b"failure_code", "failure_reason", b"failure_reason", "gateway_url", b"gateway_url", "info", b"info", "is_final", b"is_final", "last_updated_at", b"last_updated_at", "lines", b"lines", "live", b"live", "merchant", b"merchant", "metadata", b"metadata", "payers", b"payers", "payment_id", b"payment_id", "reference_id", b"reference_id", "refund", b"refund", "refunded", b"refunded", "refunds", b"refunds", "settlement", b"settlement", "solana_pay_url", b"solana_pay_url", "status", b"status", "version", b"version", "x402_url", b"x402_url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__cancelled_reason: _TypeAlias = _typing.Literal["cancelled_reason"]  # noqa: Y015
     _WhichOneofArgType__cancelled_reason: _TypeAlias = _typing.Literal["_cancelled_reason", b"_cancelled_reason"]  # noqa: Y015
@@ -457,6 +482,8 @@ class PaymentDetail(_message.Message):
     _WhichOneofArgType__failure_reason: _TypeAlias = _typing.Literal["_failure_reason", b"_failure_reason"]  # noqa: Y015
     _WhichOneofReturnType__solana_pay_url: _TypeAlias = _typing.Literal["solana_pay_url"]  # noqa: Y015
     _WhichOneofArgType__solana_pay_url: _TypeAlias = _typing.Literal["_solana_pay_url", b"_solana_pay_url"]  # noqa: Y015
+    _WhichOneofReturnType__x402_url: _TypeAlias = _typing.Literal["x402_url"]  # noqa: Y015
+    _WhichOneofArgType__x402_url: _TypeAlias = _typing.Literal["_x402_url", b"_x402_url"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__cancelled_reason) -> _WhichOneofReturnType__cancelled_reason | None: ...
     @_typing.overload
@@ -467,5 +494,7 @@ class PaymentDetail(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__failure_reason) -> _WhichOneofReturnType__failure_reason | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__solana_pay_url) -> _WhichOneofReturnType__solana_pay_url | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__x402_url) -> _WhichOneofReturnType__x402_url | None: ...
 
 Global___PaymentDetail: _TypeAlias = PaymentDetail  # noqa: Y015

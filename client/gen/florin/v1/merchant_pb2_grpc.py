@@ -3,6 +3,7 @@
 import grpc
 import warnings
 
+from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
 from florin.v1 import listing_pb2 as florin_dot_v1_dot_listing__pb2
 from florin.v1 import merchant_pb2 as florin_dot_v1_dot_merchant__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
@@ -94,6 +95,21 @@ class MerchantServiceStub:
                 request_serializer=florin_dot_v1_dot_refund__pb2.CreateRefundRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_refund__pb2.CreateRefundResponse.FromString,
                 _registered_method=True)
+        self.ListDepositClaims = channel.unary_unary(
+                '/florin.v1.MerchantService/ListDepositClaims',
+                request_serializer=florin_dot_v1_dot_held__pb2.ListDepositClaimsRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_held__pb2.ListDepositClaimsResponse.FromString,
+                _registered_method=True)
+        self.ConfirmDepositClaim = channel.unary_unary(
+                '/florin.v1.MerchantService/ConfirmDepositClaim',
+                request_serializer=florin_dot_v1_dot_held__pb2.DecideDepositClaimRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_held__pb2.DepositClaim.FromString,
+                _registered_method=True)
+        self.RejectDepositClaim = channel.unary_unary(
+                '/florin.v1.MerchantService/RejectDepositClaim',
+                request_serializer=florin_dot_v1_dot_held__pb2.DecideDepositClaimRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_held__pb2.DepositClaim.FromString,
+                _registered_method=True)
         self.WatchRefund = channel.unary_stream(
                 '/florin.v1.MerchantService/WatchRefund',
                 request_serializer=florin_dot_v1_dot_refund__pb2.WatchRefundRequest.SerializeToString,
@@ -184,6 +200,30 @@ class MerchantServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListDepositClaims(self, request, context):
+        """Lists the claims of buyers for money that came to an address of the payment from an unknown
+        sender.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConfirmDepositClaim(self, request, context):
+        """Confirms a claim. The money returns to its account, and other claims for it are rejected.
+        Anyone with the payment's link can claim, so check with the buyer first. A repeated request
+        changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RejectDepositClaim(self, request, context):
+        """Rejects a claim. The money stays held. A repeated request changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchRefund(self, request, context):
         """Streams the refund of a payment now and after each change, until it is final. Short-lived
         states can be skipped. A payment without a refund is refused.
@@ -249,6 +289,21 @@ def add_MerchantServiceServicer_to_server(servicer, server):
                     servicer.CreateRefund,
                     request_deserializer=florin_dot_v1_dot_refund__pb2.CreateRefundRequest.FromString,
                     response_serializer=florin_dot_v1_dot_refund__pb2.CreateRefundResponse.SerializeToString,
+            ),
+            'ListDepositClaims': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDepositClaims,
+                    request_deserializer=florin_dot_v1_dot_held__pb2.ListDepositClaimsRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_held__pb2.ListDepositClaimsResponse.SerializeToString,
+            ),
+            'ConfirmDepositClaim': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConfirmDepositClaim,
+                    request_deserializer=florin_dot_v1_dot_held__pb2.DecideDepositClaimRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_held__pb2.DepositClaim.SerializeToString,
+            ),
+            'RejectDepositClaim': grpc.unary_unary_rpc_method_handler(
+                    servicer.RejectDepositClaim,
+                    request_deserializer=florin_dot_v1_dot_held__pb2.DecideDepositClaimRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_held__pb2.DepositClaim.SerializeToString,
             ),
             'WatchRefund': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchRefund,
@@ -554,6 +609,87 @@ class MerchantService:
             '/florin.v1.MerchantService/CreateRefund',
             florin_dot_v1_dot_refund__pb2.CreateRefundRequest.SerializeToString,
             florin_dot_v1_dot_refund__pb2.CreateRefundResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDepositClaims(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.MerchantService/ListDepositClaims',
+            florin_dot_v1_dot_held__pb2.ListDepositClaimsRequest.SerializeToString,
+            florin_dot_v1_dot_held__pb2.ListDepositClaimsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConfirmDepositClaim(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.MerchantService/ConfirmDepositClaim',
+            florin_dot_v1_dot_held__pb2.DecideDepositClaimRequest.SerializeToString,
+            florin_dot_v1_dot_held__pb2.DepositClaim.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RejectDepositClaim(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.MerchantService/RejectDepositClaim',
+            florin_dot_v1_dot_held__pb2.DecideDepositClaimRequest.SerializeToString,
+            florin_dot_v1_dot_held__pb2.DepositClaim.FromString,
             options,
             channel_credentials,
             insecure,

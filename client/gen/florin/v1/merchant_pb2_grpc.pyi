@@ -4,6 +4,7 @@ isort:skip_file
 The merchant side: creating payments and following them to their end."""
 
 from collections import abc as _abc
+from florin.v1 import held_pb2 as _held_pb2
 from florin.v1 import listing_pb2 as _listing_pb2
 from florin.v1 import merchant_pb2 as _merchant_pb2
 from florin.v1 import payment_pb2 as _payment_pb2
@@ -71,6 +72,17 @@ class MerchantServiceStub:
         """Lists the payments of one merchant in an older shape; use ListMerchantPayments."""
     CreateRefund: _grpc.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]
     """Refunds all or a part of a succeeded payment to the account that paid it."""
+    ListDepositClaims: _grpc.UnaryUnaryMultiCallable[_held_pb2.ListDepositClaimsRequest, _held_pb2.ListDepositClaimsResponse]
+    """Lists the claims of buyers for money that came to an address of the payment from an unknown
+    sender.
+    """
+    ConfirmDepositClaim: _grpc.UnaryUnaryMultiCallable[_held_pb2.DecideDepositClaimRequest, _held_pb2.DepositClaim]
+    """Confirms a claim. The money returns to its account, and other claims for it are rejected.
+    Anyone with the payment's link can claim, so check with the buyer first. A repeated request
+    changes nothing.
+    """
+    RejectDepositClaim: _grpc.UnaryUnaryMultiCallable[_held_pb2.DecideDepositClaimRequest, _held_pb2.DepositClaim]
+    """Rejects a claim. The money stays held. A repeated request changes nothing."""
     WatchRefund: _grpc.UnaryStreamMultiCallable[_refund_pb2.WatchRefundRequest, _refund_pb2.WatchRefundResponse]
     """Streams the refund of a payment now and after each change, until it is final. Short-lived
     states can be skipped. A payment without a refund is refused.
@@ -109,6 +121,17 @@ class MerchantServiceAsyncStub(MerchantServiceStub):
         """Lists the payments of one merchant in an older shape; use ListMerchantPayments."""
     CreateRefund: _aio.UnaryUnaryMultiCallable[_refund_pb2.CreateRefundRequest, _refund_pb2.CreateRefundResponse]  # type: ignore[assignment]
     """Refunds all or a part of a succeeded payment to the account that paid it."""
+    ListDepositClaims: _aio.UnaryUnaryMultiCallable[_held_pb2.ListDepositClaimsRequest, _held_pb2.ListDepositClaimsResponse]  # type: ignore[assignment]
+    """Lists the claims of buyers for money that came to an address of the payment from an unknown
+    sender.
+    """
+    ConfirmDepositClaim: _aio.UnaryUnaryMultiCallable[_held_pb2.DecideDepositClaimRequest, _held_pb2.DepositClaim]  # type: ignore[assignment]
+    """Confirms a claim. The money returns to its account, and other claims for it are rejected.
+    Anyone with the payment's link can claim, so check with the buyer first. A repeated request
+    changes nothing.
+    """
+    RejectDepositClaim: _aio.UnaryUnaryMultiCallable[_held_pb2.DecideDepositClaimRequest, _held_pb2.DepositClaim]  # type: ignore[assignment]
+    """Rejects a claim. The money stays held. A repeated request changes nothing."""
     WatchRefund: _aio.UnaryStreamMultiCallable[_refund_pb2.WatchRefundRequest, _refund_pb2.WatchRefundResponse]  # type: ignore[assignment]
     """Streams the refund of a payment now and after each change, until it is final. Short-lived
     states can be skipped. A payment without a refund is refused.
@@ -209,6 +232,35 @@ class MerchantServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_refund_pb2.CreateRefundResponse, _abc.Awaitable[_refund_pb2.CreateRefundResponse]]:
         """Refunds all or a part of a succeeded payment to the account that paid it."""
+
+    @_abc_1.abstractmethod
+    def ListDepositClaims(
+        self,
+        request: _held_pb2.ListDepositClaimsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_held_pb2.ListDepositClaimsResponse, _abc.Awaitable[_held_pb2.ListDepositClaimsResponse]]:
+        """Lists the claims of buyers for money that came to an address of the payment from an unknown
+        sender.
+        """
+
+    @_abc_1.abstractmethod
+    def ConfirmDepositClaim(
+        self,
+        request: _held_pb2.DecideDepositClaimRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_held_pb2.DepositClaim, _abc.Awaitable[_held_pb2.DepositClaim]]:
+        """Confirms a claim. The money returns to its account, and other claims for it are rejected.
+        Anyone with the payment's link can claim, so check with the buyer first. A repeated request
+        changes nothing.
+        """
+
+    @_abc_1.abstractmethod
+    def RejectDepositClaim(
+        self,
+        request: _held_pb2.DecideDepositClaimRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_held_pb2.DepositClaim, _abc.Awaitable[_held_pb2.DepositClaim]]:
+        """Rejects a claim. The money stays held. A repeated request changes nothing."""
 
     @_abc_1.abstractmethod
     def WatchRefund(

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
+from florin.v1 import address_pb2 as florin_dot_v1_dot_address__pb2
 from florin.v1 import audit_pb2 as florin_dot_v1_dot_audit__pb2
 from florin.v1 import customer_pb2 as florin_dot_v1_dot_customer__pb2
 from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
@@ -220,6 +221,21 @@ class OperatorServiceStub:
                 '/florin.v1.OperatorService/ResolveHeldPayment',
                 request_serializer=florin_dot_v1_dot_held__pb2.ResolveHeldPaymentRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_held__pb2.HeldPayment.FromString,
+                _registered_method=True)
+        self.RecoverAddress = channel.unary_unary(
+                '/florin.v1.OperatorService/RecoverAddress',
+                request_serializer=florin_dot_v1_dot_address__pb2.RecoverAddressRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_address__pb2.RecoverAddressResponse.FromString,
+                _registered_method=True)
+        self.ListAddressMoney = channel.unary_unary(
+                '/florin.v1.OperatorService/ListAddressMoney',
+                request_serializer=florin_dot_v1_dot_address__pb2.ListAddressMoneyRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_address__pb2.ListAddressMoneyResponse.FromString,
+                _registered_method=True)
+        self.SweepAddresses = channel.unary_unary(
+                '/florin.v1.OperatorService/SweepAddresses',
+                request_serializer=florin_dot_v1_dot_address__pb2.SweepAddressesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_address__pb2.SweepAddressesResponse.FromString,
                 _registered_method=True)
         self.ListQuarantinedItems = channel.unary_unary(
                 '/florin.v1.OperatorService/ListQuarantinedItems',
@@ -601,6 +617,30 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecoverAddress(self, request, context):
+        """Looks at the addresses of a payment now, and sends home all that they hold of an asset, also
+        small amounts. Nothing moves that can still be paid. What went home is returned to its senders,
+        or held.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAddressMoney(self, request, context):
+        """Lists the money that is still at addresses of a chain after their payments.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SweepAddresses(self, request, context):
+        """Looks at many addresses of a chain now, and sends home what they hold of an asset, also small
+        amounts, as RecoverAddress does for one payment.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListQuarantinedItems(self, request, context):
         """Lists quarantined items: items whose step failed unexpectedly.
         """
@@ -958,6 +998,21 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ResolveHeldPayment,
                     request_deserializer=florin_dot_v1_dot_held__pb2.ResolveHeldPaymentRequest.FromString,
                     response_serializer=florin_dot_v1_dot_held__pb2.HeldPayment.SerializeToString,
+            ),
+            'RecoverAddress': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecoverAddress,
+                    request_deserializer=florin_dot_v1_dot_address__pb2.RecoverAddressRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_address__pb2.RecoverAddressResponse.SerializeToString,
+            ),
+            'ListAddressMoney': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAddressMoney,
+                    request_deserializer=florin_dot_v1_dot_address__pb2.ListAddressMoneyRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_address__pb2.ListAddressMoneyResponse.SerializeToString,
+            ),
+            'SweepAddresses': grpc.unary_unary_rpc_method_handler(
+                    servicer.SweepAddresses,
+                    request_deserializer=florin_dot_v1_dot_address__pb2.SweepAddressesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_address__pb2.SweepAddressesResponse.SerializeToString,
             ),
             'ListQuarantinedItems': grpc.unary_unary_rpc_method_handler(
                     servicer.ListQuarantinedItems,
@@ -2009,6 +2064,87 @@ class OperatorService:
             '/florin.v1.OperatorService/ResolveHeldPayment',
             florin_dot_v1_dot_held__pb2.ResolveHeldPaymentRequest.SerializeToString,
             florin_dot_v1_dot_held__pb2.HeldPayment.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecoverAddress(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/RecoverAddress',
+            florin_dot_v1_dot_address__pb2.RecoverAddressRequest.SerializeToString,
+            florin_dot_v1_dot_address__pb2.RecoverAddressResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAddressMoney(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListAddressMoney',
+            florin_dot_v1_dot_address__pb2.ListAddressMoneyRequest.SerializeToString,
+            florin_dot_v1_dot_address__pb2.ListAddressMoneyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SweepAddresses(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/SweepAddresses',
+            florin_dot_v1_dot_address__pb2.SweepAddressesRequest.SerializeToString,
+            florin_dot_v1_dot_address__pb2.SweepAddressesResponse.FromString,
             options,
             channel_credentials,
             insecure,

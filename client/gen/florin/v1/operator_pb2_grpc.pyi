@@ -5,6 +5,7 @@ Operations of an installation."""
 
 from collections import abc as _abc
 from florin.v1 import account_pb2 as _account_pb2
+from florin.v1 import address_pb2 as _address_pb2
 from florin.v1 import audit_pb2 as _audit_pb2
 from florin.v1 import customer_pb2 as _customer_pb2
 from florin.v1 import held_pb2 as _held_pb2
@@ -128,6 +129,17 @@ class OperatorServiceStub:
     ResolveHeldPayment: _grpc.UnaryUnaryMultiCallable[_held_pb2.ResolveHeldPaymentRequest, _held_pb2.HeldPayment]
     """Decides about a held payment. The same verdict again changes nothing; a different verdict is
     refused, except that kept money can be returned later.
+    """
+    RecoverAddress: _grpc.UnaryUnaryMultiCallable[_address_pb2.RecoverAddressRequest, _address_pb2.RecoverAddressResponse]
+    """Looks at the addresses of a payment now, and sends home all that they hold of an asset, also
+    small amounts. Nothing moves that can still be paid. What went home is returned to its senders,
+    or held.
+    """
+    ListAddressMoney: _grpc.UnaryUnaryMultiCallable[_address_pb2.ListAddressMoneyRequest, _address_pb2.ListAddressMoneyResponse]
+    """Lists the money that is still at addresses of a chain after their payments."""
+    SweepAddresses: _grpc.UnaryUnaryMultiCallable[_address_pb2.SweepAddressesRequest, _address_pb2.SweepAddressesResponse]
+    """Looks at many addresses of a chain now, and sends home what they hold of an asset, also small
+    amounts, as RecoverAddress does for one payment.
     """
     ListQuarantinedItems: _grpc.UnaryUnaryMultiCallable[_quarantine_pb2.ListQuarantinedItemsRequest, _quarantine_pb2.ListQuarantinedItemsResponse]
     """Lists quarantined items: items whose step failed unexpectedly."""
@@ -272,6 +284,17 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     ResolveHeldPayment: _aio.UnaryUnaryMultiCallable[_held_pb2.ResolveHeldPaymentRequest, _held_pb2.HeldPayment]  # type: ignore[assignment]
     """Decides about a held payment. The same verdict again changes nothing; a different verdict is
     refused, except that kept money can be returned later.
+    """
+    RecoverAddress: _aio.UnaryUnaryMultiCallable[_address_pb2.RecoverAddressRequest, _address_pb2.RecoverAddressResponse]  # type: ignore[assignment]
+    """Looks at the addresses of a payment now, and sends home all that they hold of an asset, also
+    small amounts. Nothing moves that can still be paid. What went home is returned to its senders,
+    or held.
+    """
+    ListAddressMoney: _aio.UnaryUnaryMultiCallable[_address_pb2.ListAddressMoneyRequest, _address_pb2.ListAddressMoneyResponse]  # type: ignore[assignment]
+    """Lists the money that is still at addresses of a chain after their payments."""
+    SweepAddresses: _aio.UnaryUnaryMultiCallable[_address_pb2.SweepAddressesRequest, _address_pb2.SweepAddressesResponse]  # type: ignore[assignment]
+    """Looks at many addresses of a chain now, and sends home what they hold of an asset, also small
+    amounts, as RecoverAddress does for one payment.
     """
     ListQuarantinedItems: _aio.UnaryUnaryMultiCallable[_quarantine_pb2.ListQuarantinedItemsRequest, _quarantine_pb2.ListQuarantinedItemsResponse]  # type: ignore[assignment]
     """Lists quarantined items: items whose step failed unexpectedly."""
@@ -617,6 +640,35 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_held_pb2.HeldPayment, _abc.Awaitable[_held_pb2.HeldPayment]]:
         """Decides about a held payment. The same verdict again changes nothing; a different verdict is
         refused, except that kept money can be returned later.
+        """
+
+    @_abc_1.abstractmethod
+    def RecoverAddress(
+        self,
+        request: _address_pb2.RecoverAddressRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_address_pb2.RecoverAddressResponse, _abc.Awaitable[_address_pb2.RecoverAddressResponse]]:
+        """Looks at the addresses of a payment now, and sends home all that they hold of an asset, also
+        small amounts. Nothing moves that can still be paid. What went home is returned to its senders,
+        or held.
+        """
+
+    @_abc_1.abstractmethod
+    def ListAddressMoney(
+        self,
+        request: _address_pb2.ListAddressMoneyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_address_pb2.ListAddressMoneyResponse, _abc.Awaitable[_address_pb2.ListAddressMoneyResponse]]:
+        """Lists the money that is still at addresses of a chain after their payments."""
+
+    @_abc_1.abstractmethod
+    def SweepAddresses(
+        self,
+        request: _address_pb2.SweepAddressesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_address_pb2.SweepAddressesResponse, _abc.Awaitable[_address_pb2.SweepAddressesResponse]]:
+        """Looks at many addresses of a chain now, and sends home what they hold of an asset, also small
+        amounts, as RecoverAddress does for one payment.
         """
 
     @_abc_1.abstractmethod

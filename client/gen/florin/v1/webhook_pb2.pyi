@@ -88,7 +88,9 @@ class WebhookEndpoint(_message.Message):
     """Failed attempts since the last success."""
     @_builtins.property
     def events(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The types of events that it receives, or `*` for all. Empty means the types of payments."""
+        """The types of events that it receives, or `*` for all but those of deposits. Empty means the
+        types of payments.
+        """
 
     @_builtins.property
     def failing_since(self) -> _timestamp_pb2.Timestamp:
@@ -246,8 +248,8 @@ class CreateWebhookEndpointRequest(_message.Message):
     """Description by the owner."""
     @_builtins.property
     def events(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The types of events to receive, or `*` for all. Empty means the types of payments. Events of
-        refunds are sent only to endpoints that name their types.
+        """The types of events to receive, or `*` for all but those of deposits. Empty means the types of
+        payments. Events of refunds and of deposits are sent only to endpoints that name their types.
         """
 
     def __init__(
@@ -362,7 +364,7 @@ class WebhookEvents(_message.Message):
     TYPES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def types(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """The types, or `*` for all. Empty means the types of payments."""
+        """The types, or `*` for all but those of deposits. Empty means the types of payments."""
 
     def __init__(
         self,
@@ -877,7 +879,8 @@ class WebhookEvent(_message.Message):
     type: _builtins.str
     """payment.created, payment.processing, payment.succeeded, payment.failed, payment.expired,
     payment.cancelled or payment.settled; refund.pending, refund.processing, refund.succeeded or
-    refund.failed. More types can be added.
+    refund.failed; payment.deposit_seen, payment.deposit_returned or payment.deposit_claimed. More
+    types can be added.
     """
     api_version: _builtins.str
     """The version of this format: 2026-05-18."""
@@ -950,6 +953,7 @@ class WebhookPayment(_message.Message):
     SETTLED_FIELD_NUMBER: _builtins.int
     REFUNDS_FIELD_NUMBER: _builtins.int
     METADATA_FIELD_NUMBER: _builtins.int
+    DEPOSIT_FIELD_NUMBER: _builtins.int
     payment_id: _builtins.str
     """Payment id."""
     merchant_id: _builtins.str
@@ -1008,6 +1012,10 @@ class WebhookPayment(_message.Message):
     def metadata(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
         """The merchant's own texts by name, as the payment was created with; empty if none were given."""
 
+    @_builtins.property
+    def deposit(self) -> Global___WebhookDeposit:
+        """The deposit or the return that an event of a deposit is about; other events omit it."""
+
     def __init__(
         self,
         *,
@@ -1029,14 +1037,106 @@ class WebhookPayment(_message.Message):
         settled: Global___WebhookSettlement | None = ...,
         refunds: _abc.Iterable[Global___WebhookRefund] | None = ...,
         metadata: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        deposit: Global___WebhookDeposit | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "cancelled", b"cancelled", "created_at", b"created_at", "expired", b"expired", "expires_at", b"expires_at", "failed", b"failed", "processing", b"processing", "settled", b"settled", "success", b"success"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "cancelled", b"cancelled", "created_at", b"created_at", "deposit", b"deposit", "expired", b"expired", "expires_at", b"expires_at", "failed", b"failed", "processing", b"processing", "settled", b"settled", "success", b"success"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "cancelled", b"cancelled", "created_at", b"created_at", "expired", b"expired", "expires_at", b"expires_at", "failed", b"failed", "is_final", b"is_final", "live", b"live", "merchant_id", b"merchant_id", "metadata", b"metadata", "payment_id", b"payment_id", "payment_state_version", b"payment_state_version", "processing", b"processing", "reference_id", b"reference_id", "refunds", b"refunds", "settled", b"settled", "status", b"status", "success", b"success"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["amount", b"amount", "cancelled", b"cancelled", "created_at", b"created_at", "deposit", b"deposit", "expired", b"expired", "expires_at", b"expires_at", "failed", b"failed", "is_final", b"is_final", "live", b"live", "merchant_id", b"merchant_id", "metadata", b"metadata", "payment_id", b"payment_id", "payment_state_version", b"payment_state_version", "processing", b"processing", "reference_id", b"reference_id", "refunds", b"refunds", "settled", b"settled", "status", b"status", "success", b"success"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WebhookPayment: _TypeAlias = WebhookPayment  # noqa: Y015
+
+@_typing.final
+class WebhookDeposit(_message.Message):
+    """Money at an address of a payment: it arrived, it was sent back, or a buyer claimed it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TX_ID_FIELD_NUMBER: _builtins.int
+    SENDER_CAIP10_FIELD_NUMBER: _builtins.int
+    ADDRESS_CAIP10_FIELD_NUMBER: _builtins.int
+    AMOUNT_FIELD_NUMBER: _builtins.int
+    IS_FINAL_FIELD_NUMBER: _builtins.int
+    RECEIVED_FIELD_NUMBER: _builtins.int
+    MISSING_FIELD_NUMBER: _builtins.int
+    OVER_FIELD_NUMBER: _builtins.int
+    RETURNED_TO_CAIP10_FIELD_NUMBER: _builtins.int
+    PAYOUT_ID_FIELD_NUMBER: _builtins.int
+    CLAIM_ID_FIELD_NUMBER: _builtins.int
+    tx_id: _builtins.str
+    """The transaction of the deposit, or of the return; unset if the chain does not show it, and for
+    a claim.
+    """
+    sender_caip10: _builtins.str
+    """The account that sent the deposit, in CAIP-10; unset if it is not known."""
+    address_caip10: _builtins.str
+    """The payment's address, in CAIP-10."""
+    is_final: _builtins.bool
+    """False if the block of the deposit can still be replaced: a deposit has no second event."""
+    returned_to_caip10: _builtins.str
+    """The account that it was sent back to, in CAIP-10; unset for a deposit."""
+    payout_id: _builtins.str
+    """The payout that sent it back; unset for a deposit."""
+    claim_id: _builtins.str
+    """The claim of a buyer for held money; unset otherwise."""
+    @_builtins.property
+    def amount(self) -> _money_pb2.AmountValue:
+        """What was sent. An asset other than that of the address pays nothing."""
+
+    @_builtins.property
+    def received(self) -> _money_pb2.AmountValue:
+        """What has arrived at the address with this deposit; unset for a return."""
+
+    @_builtins.property
+    def missing(self) -> _money_pb2.AmountValue:
+        """What is still missing then; unset for a return."""
+
+    @_builtins.property
+    def over(self) -> _money_pb2.AmountValue:
+        """What is too much then, and goes back; unset for a return."""
+
+    def __init__(
+        self,
+        *,
+        tx_id: _builtins.str | None = ...,
+        sender_caip10: _builtins.str | None = ...,
+        address_caip10: _builtins.str = ...,
+        amount: _money_pb2.AmountValue | None = ...,
+        is_final: _builtins.bool = ...,
+        received: _money_pb2.AmountValue | None = ...,
+        missing: _money_pb2.AmountValue | None = ...,
+        over: _money_pb2.AmountValue | None = ...,
+        returned_to_caip10: _builtins.str | None = ...,
+        payout_id: _builtins.str | None = ...,
+        claim_id: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_claim_id", b"_claim_id", "_payout_id", b"_payout_id", "_returned_to_caip10", b"_returned_to_caip10", "_sender_caip10", b"_sender_caip10", "_tx_id", b"_tx_id", "amount", b"amount", "claim_id", b"claim_id", "missing", b"missing", "over", b"over", "payout_id", b"payout_id", "received", b"received", "returned_to_caip10", b"returned_to_caip10", "sender_caip10", b"sender_caip10", "tx_id", b"tx_id"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_claim_id", b"_claim_id", "_payout_id", b"_payout_id", "_returned_to_caip10", b"_returned_to_caip10", "_sender_caip10", b"_sender_caip10", "_tx_id", b"_tx_id", "address_caip10", b"address_caip10", "amount", b"amount", "claim_id", b"claim_id", "is_final", b"is_final", "missing", b"missing", "over", b"over", "payout_id", b"payout_id", "received", b"received", "returned_to_caip10", b"returned_to_caip10", "sender_caip10", b"sender_caip10", "tx_id", b"tx_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__claim_id: _TypeAlias = _typing.Literal["claim_id"]  # noqa: Y015
+    _WhichOneofArgType__claim_id: _TypeAlias = _typing.Literal["_claim_id", b"_claim_id"]  # noqa: Y015
+    _WhichOneofReturnType__payout_id: _TypeAlias = _typing.Literal["payout_id"]  # noqa: Y015
+    _WhichOneofArgType__payout_id: _TypeAlias = _typing.Literal["_payout_id", b"_payout_id"]  # noqa: Y015
+    _WhichOneofReturnType__returned_to_caip10: _TypeAlias = _typing.Literal["returned_to_caip10"]  # noqa: Y015
+    _WhichOneofArgType__returned_to_caip10: _TypeAlias = _typing.Literal["_returned_to_caip10", b"_returned_to_caip10"]  # noqa: Y015
+    _WhichOneofReturnType__sender_caip10: _TypeAlias = _typing.Literal["sender_caip10"]  # noqa: Y015
+    _WhichOneofArgType__sender_caip10: _TypeAlias = _typing.Literal["_sender_caip10", b"_sender_caip10"]  # noqa: Y015
+    _WhichOneofReturnType__tx_id: _TypeAlias = _typing.Literal["tx_id"]  # noqa: Y015
+    _WhichOneofArgType__tx_id: _TypeAlias = _typing.Literal["_tx_id", b"_tx_id"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__claim_id) -> _WhichOneofReturnType__claim_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__payout_id) -> _WhichOneofReturnType__payout_id | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__returned_to_caip10) -> _WhichOneofReturnType__returned_to_caip10 | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sender_caip10) -> _WhichOneofReturnType__sender_caip10 | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tx_id) -> _WhichOneofReturnType__tx_id | None: ...
+
+Global___WebhookDeposit: _TypeAlias = WebhookDeposit  # noqa: Y015
 
 @_typing.final
 class WebhookProcessing(_message.Message):

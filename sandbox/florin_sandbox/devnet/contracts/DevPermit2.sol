@@ -41,7 +41,7 @@ contract DevPermit2 {
     bytes32 private constant DOMAIN_TYPEHASH =
         keccak256("EIP712Domain(string name,uint256 chainId,address verifyingContract)");
     bytes32 private constant NAME_HASH = keccak256("Permit2");
-    bytes32 private constant PERMITTED_TYPEHASH =
+    bytes32 internal constant PERMITTED_TYPEHASH =
         keccak256("TokenPermissions(address token,uint256 amount)");
     bytes32 private constant PERMIT_TYPEHASH = keccak256(
         "PermitTransferFrom(TokenPermissions permitted,address spender,uint256 nonce,uint256 deadline)TokenPermissions(address token,uint256 amount)"
@@ -91,7 +91,7 @@ contract DevPermit2 {
         return keccak256(abi.encode(DOMAIN_TYPEHASH, NAME_HASH, block.chainid, address(this)));
     }
 
-    function _use(address owner, uint256 nonce) private {
+    function _use(address owner, uint256 nonce) internal {
         uint256 used = nonceBitmap[owner][nonce >> 8];
         uint256 bit = uint256(1) << (nonce & 0xff);
         if (used & bit != 0) revert InvalidNonce();
@@ -111,7 +111,7 @@ contract DevPermit2 {
 
     /// @dev An account with code answers for itself, even if it also has a key (EIP-7702).
     function _signed(address owner, bytes32 digest, bytes calldata signature)
-        private
+        internal
         view
         returns (bool)
     {
@@ -141,7 +141,7 @@ contract DevPermit2 {
     }
 
     /// @dev Accepts tokens that return nothing.
-    function _move(address token, address from, address to, uint256 value) private {
+    function _move(address token, address from, address to, uint256 value) internal {
         // solhint-disable-next-line avoid-low-level-calls
         (bool ok, bytes memory answer) = token.call(
             abi.encodeWithSignature("transferFrom(address,address,uint256)", from, to, value)

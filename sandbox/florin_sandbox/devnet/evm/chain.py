@@ -48,7 +48,12 @@ from florin_sandbox.devnet.evm.views import (
     build_transaction_view,
     compute_logs_bloom,
 )
-from florin_sandbox.devnet.genesis import DEVNET, FAUCET_WEI, load_artifact
+from florin_sandbox.devnet.genesis import (
+    DEVNET,
+    FAUCET_WEI,
+    load_artifact,
+    load_former_settlers,
+)
 
 STATES_MAX: Final = 128  # as in geth: older states are pruned, and deeper reorgs impossible
 GWEI: Final = 10**9
@@ -143,18 +148,21 @@ class EmbeddedEvmChain:
     # ---- the first block
 
     def _check_origin(self, seed: int, additional_code: Mapping[str, bytes]) -> None:
-        """Require that a file began with these settings."""
-        codes = [load_artifact(name).init for name in _CONTRACTS]
+        """Require that a file began with these settings, under this release or an earlier one."""
+        settler, *codes = [load_artifact(name).init for name in _CONTRACTS]
         placed = [
             part for place, code in additional_code.items() for part in (place.encode(), code)
         ]
         if self.fees is not None:
             placed += [self.fees.token.encode(), self.fees.manager.encode()]
-        origin = _FORMAT + keccak(rlp.encode([self.chain_id, seed, *codes, *placed]))
+        origins = [
+            _FORMAT + keccak(rlp.encode([self.chain_id, seed, each, *codes, *placed]))
+            for each in (settler, *load_former_settlers())
+        ]
         stored_origin = self.history.find_meta("origin")
         if stored_origin is None:
-            self.history.set_meta("origin", origin)
-        elif stored_origin != origin:
+            self.history.set_meta("origin", origins[0])
+        elif stored_origin not in origins:
             raise DevChainError(
                 "the stored chain has another chain id, seed or contracts: "
                 "delete its file to start a new chain"
@@ -176,7 +184,9 @@ class EmbeddedEvmChain:
         self._create_contract(faucet, load_artifact("DevWalletFactory").init, DEVNET.wallet_factory)
         self._create_contract(faucet, load_artifact("PayForwarder").init, DEVNET.forwarder)
         permit2 = bytes.fromhex(DEVNET.permit2[2:])
-        self.state.set_code(Address(permit2), load_artifact("DevPermit2").runtime)
+        self.state.set_code(Address(permit2), load_artifact("DevWitnessPermit2").runtime)
+        proxy = bytes.fromhex(DEVNET.x402_proxy[2:])
+        self.state.set_code(Address(proxy), load_artifact("DevX402Proxy").runtime)
         for place, code in additional_code.items():
             self.state.set_code(Address(bytes.fromhex(place[2:])), code)
         if self.fees is not None:

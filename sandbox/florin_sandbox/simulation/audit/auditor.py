@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from florin_server.db.engine.query import run
-from florin_server.db.engine.sqlite import SqliteConnection
 from florin_server.domain.ledger import accounts, journals
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import history
 
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.simulation.audit.addresses import (
+    AddressAudit,
+    list_addresses,
+    sum_went_home,
+)
 from florin_sandbox.simulation.audit.blocks import AuditedEvmChain, Json
-from florin_sandbox.simulation.audit.facts import StoredFacts, StoredPayment, create_selector
+from florin_sandbox.simulation.audit.facts import StoredFacts, StoredPayment
 from florin_sandbox.simulation.audit.target import (
     ETHER,
     EUR,
@@ -61,8 +63,10 @@ class Auditor:
         self.problems: list[str] = []
         self.target = target
         self.buyer_statuses = buyer_statuses
-        self.select = create_selector(target.database)
+        self.select = target.store.select
         self.facts = StoredFacts(self.select)
+        self.addresses = list_addresses(self.select)  # of payments
+        self.conserved: dict[str, dict[str, int]] = {}  # sums of money at addresses, by asset
         self.opened_balances: Counter[str] = Counter()  # token accounts, by the relayer
         self._confirmed_ids = {
             payment_id for (payment_id,) in self.select("SELECT payment_id FROM confirm")
@@ -128,18 +132,12 @@ class Auditor:
 
     def check_books(self) -> None:
         """Check that ledger and payment histories are consistent."""
-        with closing(
-            SqliteConnection(self.target.database, writes=False, waits=True)
-        ) as connection:
-            self.problems += run(ledger.check(), connection.query)
-            self.problems += run(history.check(), connection.query)
+        self.problems += self.target.store.read(ledger.check())
+        self.problems += self.target.store.read(history.check())
 
     def get_balance(self, account: str, asset: str) -> int:
         """Return the ledger balance of an account."""
-        with closing(
-            SqliteConnection(self.target.database, writes=False, waits=True)
-        ) as connection:
-            return run(ledger.get_balance(account, asset), connection.query)
+        return self.target.store.read(ledger.get_balance(account, asset))
 
     def get_booked(self, account: str, asset: str) -> int:
         """Return the change of a ledger balance since the baseline."""
@@ -228,6 +226,16 @@ class Auditor:
         self.expect("money that was returned without a reason", return_counter - counter, Counter())
         self.expect("open returns", [refund for refund in ours if refund.status != "done"], [])
 
+    async def check_addresses(self, chain: AuditedEvmChain, blocked: Collection[str] = ()) -> None:
+        """Check that all money that came to payments' addresses is accounted for.
+
+        `blocked` are senders (bare, lower-case) that were blocked before they sent anything.
+        """
+        audit = AddressAudit(self.target, self.facts, chain, blocked)
+        await audit.check(self.get_balance)
+        self.problems += audit.problems
+        self.conserved = audit.sums
+
     def check_journal(self, chain: AuditedEvmChain) -> None:
         """Check that the store has every sent transaction, and the ledger all gas."""
         written = {tx_hash for (tx_hash,) in self.select(_SELECT_HASHES)}
@@ -264,6 +272,7 @@ class Auditor:
         for asset in (USD, EUR, ETHER):
             await self._check_merchants(EVM, asset)
             expected_sum = self.sum_received(asset, treasury) - self.sum_refunded(asset)
+            expected_sum += sum_went_home(chain, asset, treasury)
             if asset == ETHER:
                 expected_sum -= chain.gas_costs[treasury.lower()]
             booked = self.get_gain(f"{EVM}:{treasury}", asset)
@@ -288,7 +297,11 @@ class Auditor:
         """Return the amount of an asset that was paid back, to one account or to all."""
         return sum(
             refund.value
-            for refund in (*self.facts.refunds, *self.facts.returned_payouts)
+            for refund in (
+                *self.facts.refunds,
+                *self.facts.returned_payouts,
+                *(refund for _, refund in self.facts.stray_returns),
+            )
             if refund.asset == asset
             and refund.payment_id in self.buyer_statuses
             and account in {None, refund.account.rpartition(":")[2]}

@@ -7,8 +7,12 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from florin_server.db.engine.query import Operation, run
+from florin_server.db.engine.sqlite import SqliteConnection
+
+T = TypeVar("T")
 StoredRows = list[tuple[Any, ...]]
 
 
@@ -16,7 +20,35 @@ class SelectRows(Protocol):
     """Reads rows from the store."""
 
     def __call__(self, query: str, /, *values: Any) -> StoredRows:
-        """Return the rows of a query; `values` replace its question marks."""
+        """Return the rows of a query, whose parameters are `values`."""
+
+
+class AuditedStore(Protocol):
+    """Access to the committed data of a store that a service can have open."""
+
+    def select(self, query: str, /, *values: Any) -> StoredRows:
+        """Return the rows of a query, whose parameters are `values`."""
+
+    def read(self, operation: Operation[T], /) -> T:
+        """Return the result of an operation."""
+
+
+class SqliteAuditedStore:
+    """The file of a store on SQLite."""
+
+    def __init__(self, database: Path) -> None:
+        self._database = database
+
+    def select(self, query: str, /, *values: Any) -> StoredRows:
+        """Return the rows of a query, whose parameters are `values`."""
+        place = f"file:{self._database}?mode=ro"
+        with closing(sqlite3.connect(place, uri=True)) as connection:
+            return connection.execute(query, values).fetchall()
+
+    def read(self, operation: Operation[T], /) -> T:
+        """Return the result of an operation."""
+        with closing(SqliteConnection(self._database, writes=False, waits=True)) as connection:
+            return run(operation, connection.query)
 
 
 _SELECT = """
@@ -32,10 +64,22 @@ _SELECT_OFFERED = f"""
 _SELECT_REFUNDS = """
     SELECT payment_id, status, value, unit, account, tx_id FROM refund
 """
+# the event of money that was no part of a payment names an asset, those of payments do not
 _SELECT_RETURNS = """
-    SELECT payment_id, status, value, 'caip19/' || asset, account, tx_id FROM payout
-    WHERE kind = 'return'
+    SELECT p.payment_id, p.status, p.value, 'caip19/' || p.asset, p.account, p.tx_id FROM payout p
+    LEFT JOIN held_money h ON h.id = p.held_id
+    WHERE p.kind = 'return' AND (h.id IS NULL OR h.event NOT LIKE '%/%')
 """
+_SELECT_STRAY_RETURNS = """
+    SELECT p.held_id, p.payment_id, p.status, p.value, 'caip19/' || p.asset, p.account, p.tx_id
+    FROM payout p JOIN held_money h ON h.id = p.held_id
+    WHERE p.kind = 'return' AND h.event LIKE '%/%'
+"""
+_SELECT_STRAYS = """
+    SELECT id, payment_id, asset, payer, held, tx_hash, event, state, address, why FROM held_money
+    WHERE event LIKE '%/%'
+"""
+_SELECT_HELD = "SELECT payment_id, state FROM held_money WHERE event NOT LIKE '%/%'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +119,26 @@ class StoredRefund:
     tx_id: str | None
 
 
+@dataclass(frozen=True, slots=True)
+class StrayMoney:
+    """Stored money of one sender (CAIP-10) that was no part of its payment, and went home.
+
+    `address` is the payment's, bare; `owed_address` is the same (CAIP-10) unless the sender is
+    blocked.
+    """
+
+    id: str
+    payment_id: str
+    asset: str
+    payer: str
+    value: int
+    tx_hash: str
+    address: str
+    state: str
+    owed_address: str | None
+    why: str
+
+
 class StoredFacts:
     """All stored facts of one run."""
 
@@ -82,18 +146,22 @@ class StoredFacts:
         self.payments = [_to_payment(values) for values in select(_SELECT_PAYMENTS)]
         self.offered_payments = {row.ref: row for row in map(_to_payment, select(_SELECT_OFFERED))}
         self.refunds = [_to_refund(values) for values in select(_SELECT_REFUNDS)]
-        self.held_states: dict[str, str] = dict(select("SELECT payment_id, state FROM held_money"))
+        self.held_states: dict[str, str] = dict(select(_SELECT_HELD))
         self.returned_payouts = [_to_refund(values) for values in select(_SELECT_RETURNS)]
+        self.strays = [_to_stray(values) for values in select(_SELECT_STRAYS)]
+        # by the id of the money that they return
+        self.stray_returns = [
+            (str(held_id), _to_refund(tuple(values)))
+            for held_id, *values in select(_SELECT_STRAY_RETURNS)
+        ]
 
 
-def create_selector(database: Path) -> SelectRows:
-    """Return a reader of a store's file; the service can have the file open."""
-
-    def select(query: str, *values: Any) -> StoredRows:
-        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
-            return connection.execute(query, values).fetchall()
-
-    return select
+def _to_stray(values: tuple[Any, ...]) -> StrayMoney:
+    money_id, payment_id, asset, payer, held, tx_hash, event, state, owed, why = values
+    address = event.split(":")[1]
+    return StrayMoney(
+        money_id, payment_id, asset, payer, int(held), tx_hash, address, state, owed, why
+    )
 
 
 def _to_payment(values: tuple[Any, ...]) -> StoredPayment:

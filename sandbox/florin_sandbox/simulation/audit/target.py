@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final, Protocol
 
 from florin_server.domain.chains.solana import spl
 
 from florin_sandbox.devnet.genesis import DEVNET
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
+from florin_sandbox.simulation.audit.facts import AuditedStore
 
 EVM: Final = f"eip155:{DEVNET.chain_id}"
 USD: Final = f"{EVM}/erc20:{DEVNET.token.address}"
@@ -52,7 +52,7 @@ class AuditTarget:
     chains.
     """
 
-    database: Path
+    store: AuditedStore
     evm: RpcCaller
     solana: RpcCaller
     relayers: tuple[str, ...]

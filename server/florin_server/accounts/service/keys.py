@@ -9,7 +9,7 @@ from florin_server.accounts.store import key_uses, keys, merchants
 from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
-from florin_server.domain.accounts.account import SCOPES, ApiKey
+from florin_server.domain.accounts.account import FACILITATE_SCOPE, SCOPES, ApiKey
 from florin_server.domain.accounts.credentials import ApiKeyKind, generate_key, hash_key
 from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
@@ -25,8 +25,12 @@ class _UseContext(KeyUseContext, StorageContext, Protocol):
     """The parts of the application that say when keys were used."""
 
 
-# all scopes of a kind; a wallet's confirm and cancel need "create"
-_ALLOWED_SCOPES = {ApiKeyKind.PARTNER: SCOPES, ApiKeyKind.WALLET: frozenset({"read", "create"})}
+# the scopes of a kind unless others are named; a wallet's confirm and cancel need "create"
+_USUAL_SCOPES = {ApiKeyKind.PARTNER: SCOPES, ApiKeyKind.WALLET: frozenset({"read", "create"})}
+_ALLOWED_SCOPES = {
+    **_USUAL_SCOPES,
+    ApiKeyKind.PARTNER: SCOPES | {FACILITATE_SCOPE},
+}
 
 
 async def create(
@@ -66,7 +70,7 @@ def generate(
     scopes: frozenset[str] | None = None,
     name: str = "",
 ) -> tuple[ApiKey, str]:
-    """Return a key that is not stored yet, and its secret; without scopes it has all."""
+    """Return a key that is not stored yet, and its secret; without scopes it has the usual ones."""
     created_key = generate_key(kind, live=live, randbytes=app.randbytes)
     key = ApiKey(
         key_id=created_key.key_id,
@@ -75,7 +79,7 @@ def generate(
         partner_id=partner_id,
         hash=hash_key(pepper, created_key.secret),
         last4=created_key.last4,
-        scopes=_ALLOWED_SCOPES[kind] if scopes is None else scopes,
+        scopes=_USUAL_SCOPES[kind] if scopes is None else scopes,
         version_pin=NEWEST_STABLE_VERSION if kind is ApiKeyKind.WALLET else None,
         created_at_us=app.clock.now_us(),
         name=name,

@@ -9,7 +9,8 @@ from florin_server.accounts.store import keys
 from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
-from florin_server.domain.accounts.account import WalletApp
+from florin_server.domain.accounts.account import CredentialStatus, WalletApp
+from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.credentials import CHECKOUT_APP_IDS, generate_app_id
 from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, list_changes
 from florin_server.domain.errors import ApiError, ErrorCode
@@ -62,6 +63,21 @@ async def get_checkout_app(app: _Context, *, live: bool) -> WalletApp:
         app.notifier.publish(Topic.ACCOUNTS)
         return wallet
     return stored_app or await app.store.read(keys.find_app(own_id)) or wallet
+
+
+async def create_checkout_caller(app: _Context, *, live: bool, network: str, use: str) -> Caller:
+    """Return the caller that has no credential, but the link of a payment.
+
+    `use` distinguishes what it does with the link; `network` is that of the call.
+    """
+    own = await get_checkout_app(app, live=live)
+    return Caller(
+        live=live,
+        credential=f"{own.app_id}/{use}",
+        app=own,
+        network=network,
+        credential_status=CredentialStatus(app_id=own.app_id),
+    )
 
 
 async def list_wallets(app: StorageContext) -> list[WalletApp]:

@@ -15,12 +15,14 @@ from florin_server.compliance.buyer_data.store import erase as erase_data
 from florin_server.db.engine.query import Command, Op, Statement, is_in, operation, param
 from florin_server.db.tables.tables import (
     collected_data_table,
+    deposit_claim_table,
     payment_note_table,
     payment_option_table,
     payment_table,
     resolved_build_table,
 )
 from florin_server.domain.payments.payment import Payment, PaymentStatus
+from florin_server.domain.payouts.deposit_claims import DepositClaimState
 
 # the name of a wallet that did not give one
 _NAMELESS = "unknown"
@@ -40,6 +42,12 @@ _OFFERED = Statement(
 _COLLECTED = Statement(
     select(collected_data_table.c.payment_id).where(
         collected_data_table.c.account == param("account_")
+    ),
+    str,
+)
+_CLAIMED = Statement(
+    select(deposit_claim_table.c.payment_id).where(
+        deposit_claim_table.c.account == param("account_")
     ),
     str,
 )
@@ -82,6 +90,19 @@ _ERASE_ISSUED = Command(
 )
 _ERASE_NOTES = Command(
     delete(payment_note_table).where(is_in(payment_note_table.c.payment_id, "ids"))
+)
+# the account of a confirmed claim received money
+_ERASE_CLAIMS = Command(
+    delete(deposit_claim_table).where(
+        is_in(deposit_claim_table.c.payment_id, "ids"),
+        deposit_claim_table.c.account == param("account_"),
+        deposit_claim_table.c.state != DepositClaimState.CONFIRMED,
+    )
+)
+_ERASE_MESSAGES = Command(
+    update(deposit_claim_table)
+    .where(is_in(deposit_claim_table.c.payment_id, "ids"))
+    .values(message=None)
 )
 _ERASE_WALLETS = Statement(
     update(payment_table)
@@ -132,11 +153,15 @@ class ErasureCounts:
 
 @operation
 def list_payment_ids(account: str) -> Op[set[str]]:
-    """Return the payments that an account paid, was offered, or was asked about; a full scan."""
+    """Return the payments that an account paid, was offered, was asked about, or claimed.
+
+    A full scan.
+    """
     paid = yield from _PAID.all(account_=account)
     offered = yield from _OFFERED.all(account_=account)
     report = yield from _COLLECTED.all(account_=account)
-    return {*paid, *offered, *report}
+    claimed = yield from _CLAIMED.all(account_=account)
+    return {*paid, *offered, *report, *claimed}
 
 
 @operation
@@ -160,6 +185,8 @@ def erase(account: str, payment_ids: Collection[str]) -> Op[ErasureCounts]:
     yield _ERASE_ISSUED(ids=payment_ids)
     # free text can be about the buyer, also where the account itself stays
     yield _ERASE_NOTES(ids=payment_ids)
+    yield _ERASE_CLAIMS(**params)
+    yield _ERASE_MESSAGES(ids=payment_ids)
     data = yield from erase_data(account, payment_ids)
     wallets = yield from _ERASE_WALLETS.all(**params)
     yield _ERASE_PAYERS(**params)

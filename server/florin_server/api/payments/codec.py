@@ -6,8 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import Protocol
 
-from florin.v1 import gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
+from florin.v1 import address_pb2, gateway_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 
+from florin_server.api.payments.address_codec import to_deposit, to_pay_address
 from florin_server.api.server.timestamps import to_timestamp
 from florin_server.db.context import StorageContext
 from florin_server.domain.capture.buyer_data import BUYER_DATA_FIELDS, SCHEMA_JSON
@@ -27,6 +28,11 @@ from florin_server.domain.payments.payment import (
 )
 from florin_server.domain.payments.polling import BUYER_POLL_MS, compute_poll_ms
 from florin_server.domain.payouts.refund_amounts import RefundAmount, get_payment_value, sum_refunds
+from florin_server.money.payments.service.address_state import (
+    NO_ADDRESSES,
+    AddressView,
+    PaymentAddressState,
+)
 from florin_server.money.payments.service.create import NewPayment
 from florin_server.money.payments.service.trace import PaymentEventRecord
 from florin_server.money.payments.service.transaction_request import accepts_requests
@@ -132,8 +138,15 @@ class PaymentCodec:
             cancelled_at=to_timestamp(payment.updated_at_us),
         )
 
-    def to_payment_info(self, payment: Payment, merchant: Merchant) -> gateway_pb2.PaymentInfo:
-        """Return the payment as wallets see it."""
+    def to_payment_info(
+        self,
+        payment: Payment,
+        merchant: Merchant,
+        state: PaymentAddressState = NO_ADDRESSES,
+        *,
+        accepts_x402: bool = False,
+    ) -> gateway_pb2.PaymentInfo:
+        """Return the payment as wallets see it; `state` is that of its addresses."""
         return gateway_pb2.PaymentInfo(
             payment_id=payment.id,
             status=_STATUS[payment.status],
@@ -144,7 +157,15 @@ class PaymentCodec:
             merchant=payment_pb2.MerchantSummary(name=merchant.name, icon_url=merchant.icon_url),
             buyer=to_buyer(payment),
             solana_pay_url=self._find_solana_pay_url(payment),
+            addresses=self.to_pay_addresses(state.addresses),
+            deposits=map(to_deposit, state.deposits),
+            payers=state.payers,
+            x402_url=self._app.links.get_x402_url(payment.id) if accepts_x402 else None,
         )
+
+    def to_pay_addresses(self, views: Sequence[AddressView]) -> list[address_pb2.PayAddress]:
+        """Return addresses to which a payment can be sent."""
+        return [to_pay_address(view, self.to_amount) for view in views]
 
     def _find_solana_pay_url(self, payment: Payment) -> str | None:
         if not accepts_requests(self._app, payment):
@@ -181,9 +202,18 @@ class PaymentCodec:
         )
 
     def to_payment_detail(
-        self, payment: Payment, merchant: Merchant, refunds: Sequence[Refund]
+        self,
+        payment: Payment,
+        merchant: Merchant,
+        refunds: Sequence[Refund],
+        state: PaymentAddressState = NO_ADDRESSES,
+        *,
+        accepts_x402: bool = False,
     ) -> merchant_pb2.PaymentDetail:
-        """Return all details of a payment for its merchant; `refunds` are sorted oldest first."""
+        """Return all details of a payment for its merchant; `refunds` are sorted oldest first.
+
+        `state` is that of its addresses.
+        """
         checkout = None
         if payment.success_url is not None and payment.error_url is not None:
             checkout = merchant_pb2.CheckoutUrls(
@@ -224,6 +254,10 @@ class PaymentCodec:
             ],
             metadata=dict(payment.metadata),
             solana_pay_url=self._find_solana_pay_url(payment),
+            addresses=self.to_pay_addresses(state.addresses),
+            deposits=map(to_deposit, state.deposits),
+            payers=state.payers,
+            x402_url=self._app.links.get_x402_url(payment.id) if accepts_x402 else None,
         )
 
     def _to_refund_total(

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
-from florin.v1 import gateway_pb2, gateway_pb2_grpc, payment_pb2
+from florin.v1 import address_pb2, gateway_pb2, gateway_pb2_grpc, payment_pb2
 
 from florin_server.api.payments import codec
 from florin_server.api.payments.payment_calls import PaymentCalls
+from florin_server.api.payouts.deposit_claims import BuyerClaimCalls
 from florin_server.api.server.call import get_caller
-from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payments.payment import Payment, PaymentStatus
+from florin_server.money.payments.service.address_state import (
+    build_requested_views,
+    load_address_state,
+)
+from florin_server.money.payments.service.addresses import open_addresses
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.fetch import fetch
 from florin_server.money.payments.service.load import get_merchant, get_payment
 from florin_server.money.payments.service.options import list_options
+from florin_server.money.x402.service.offers import accepts_x402
 
 
-class GatewayServicer(PaymentCalls, gateway_pb2_grpc.GatewayServiceServicer):
+class GatewayServicer(PaymentCalls, BuyerClaimCalls, gateway_pb2_grpc.GatewayServiceServicer):
     """The wallet's calls."""
 
     async def GetPayment(
@@ -24,7 +31,14 @@ class GatewayServicer(PaymentCalls, gateway_pb2_grpc.GatewayServiceServicer):
     ) -> gateway_pb2.PaymentInfo:
         """Return the payment as wallets see it."""
         payment = await get_payment(self._app, get_caller(), request.payment_id)
-        return self._codec.to_payment_info(payment, await get_merchant(self._app, payment))
+        return await self._load_info(payment)
+
+    async def _load_info(self, payment: Payment) -> gateway_pb2.PaymentInfo:
+        merchant = await get_merchant(self._app, payment)
+        state = await load_address_state(self._app, payment)
+        return self._codec.to_payment_info(
+            payment, merchant, state, accepts_x402=await accepts_x402(self._app, payment)
+        )
 
     async def GetPaymentOptions(
         self, request: gateway_pb2.GetPaymentOptionsRequest, context: Any
@@ -41,7 +55,7 @@ class GatewayServicer(PaymentCalls, gateway_pb2_grpc.GatewayServiceServicer):
         )
         info = None
         if include_payment_info:
-            info = self._codec.to_payment_info(payment, await get_merchant(self._app, payment))
+            info = await self._load_info(payment)
         return gateway_pb2.GetPaymentOptionsResponse(
             payment_id=payment.id,
             options=[
@@ -51,6 +65,20 @@ class GatewayServicer(PaymentCalls, gateway_pb2_grpc.GatewayServiceServicer):
             collect_data=codec.to_collect_data(payment_options.data_requirement.url),
             info=info,
             result_info=self._codec.to_payment_information(payment),
+        )
+
+    async def OpenAddresses(
+        self, request: address_pb2.OpenAddressesRequest, context: Any
+    ) -> address_pb2.OpenAddressesResponse:
+        """Return addresses to which any wallet or exchange can send the payment."""
+        refund_account = request.refund_account if request.HasField("refund_account") else None
+        requested = await open_addresses(
+            self._app, get_caller(), request.payment_id, request.assets, refund_account
+        )
+        payment = await get_payment(self._app, get_caller(), request.payment_id)
+        views = await build_requested_views(self._app, payment, requested)
+        return address_pb2.OpenAddressesResponse(
+            payment_id=payment.id, addresses=self._codec.to_pay_addresses(views)
         )
 
     async def FetchAction(

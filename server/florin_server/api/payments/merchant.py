@@ -11,16 +11,19 @@ from florin.v1 import merchant_pb2, merchant_pb2_grpc, payment_pb2, refund_pb2
 from florin_server.api.payments import codec
 from florin_server.api.payments.listing import PaymentListCalls
 from florin_server.api.payments.payment_calls import PaymentCalls
+from florin_server.api.payouts.deposit_claims import MerchantClaimCalls
 from florin_server.api.receipts.receipts import ReceiptCalls
 from florin_server.api.server.call import get_caller
 from florin_server.api.server.replay import build_response, make_response_encoder
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.urls import parse_redirect_urls
+from florin_server.money.payments.service.address_state import load_address_state
 from florin_server.money.payments.service.create import create
 from florin_server.money.payments.service.load import get_payment
 from florin_server.money.payments.service.trace import list_changes
 from florin_server.money.payments.service.watch import watch_refund
 from florin_server.money.refunds.service import list_refunds, request_refund
+from florin_server.money.x402.service.offers import accepts_x402
 
 
 def _get_merchant() -> Merchant:
@@ -31,7 +34,11 @@ def _get_merchant() -> Merchant:
 
 
 class MerchantServicer(
-    PaymentCalls, PaymentListCalls, ReceiptCalls, merchant_pb2_grpc.MerchantServiceServicer
+    PaymentCalls,
+    PaymentListCalls,
+    MerchantClaimCalls,
+    ReceiptCalls,
+    merchant_pb2_grpc.MerchantServiceServicer,
 ):
     """The calls of a merchant's back end."""
 
@@ -53,7 +60,11 @@ class MerchantServicer(
         """Return all details of one payment."""
         payment = await get_payment(self._app, get_caller(), request.payment_id)
         return self._codec.to_payment_detail(
-            payment, _get_merchant(), await list_refunds(self._app, payment)
+            payment,
+            _get_merchant(),
+            await list_refunds(self._app, payment),
+            await load_address_state(self._app, payment),
+            accepts_x402=await accepts_x402(self._app, payment),
         )
 
     async def ListPaymentEvents(

@@ -13,6 +13,7 @@ from florin_server.api.payments.codec import PaymentCodec, to_payment_event
 from florin_server.api.payments.listing_codec import PaymentListCodec, parse_list_query
 from florin_server.domain.accounts.caller import Caller
 from florin_server.money.payments.service import lists
+from florin_server.money.payments.service.address_state import load_address_state
 from florin_server.money.payments.service.trace import PaymentTransaction, get_trace
 
 
@@ -39,7 +40,10 @@ class OperatorPaymentCalls:
         """Return all details of one payment."""
         trace = await get_trace(self._app, request.payment_id)
         detail = PaymentCodec(self._app).to_payment_detail(
-            trace.payment, trace.merchant, trace.refunds
+            trace.payment,
+            trace.merchant,
+            trace.refunds,
+            await load_address_state(self._app, trace.payment),
         )
         return trace_pb2.TracePaymentResponse(
             payment=detail,

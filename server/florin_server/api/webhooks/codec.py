@@ -8,6 +8,7 @@ from florin.v1 import money_pb2, payment_pb2, refund_pb2, webhook_pb2
 
 from florin_server.api.server.timestamps import to_microseconds, to_timestamp
 from florin_server.domain.caip import parse_asset
+from florin_server.domain.payments.deposits import DepositReport
 from florin_server.domain.payments.payment import PaymentStatus, Refund, RefundStatus
 from florin_server.domain.webhooks.endpoint import BODY_FORMAT, WebhookAttempt, WebhookEndpoint
 from florin_server.domain.webhooks.health import WebhookHealth
@@ -171,6 +172,8 @@ def _to_webhook_payment(snapshot: PaymentSnapshot) -> webhook_pb2.WebhookPayment
         refunds=[_to_refund(refund) for refund in snapshot.refunds],
         metadata=dict(payment.metadata),
     )
+    if snapshot.deposit is not None:
+        message.deposit.MergeFrom(_to_deposit(snapshot.deposit))
     if ended_us is not None:
         at = to_timestamp(ended_us)
         if status is PaymentStatus.SUCCEEDED:
@@ -240,6 +243,24 @@ def _to_refund(refund: Refund) -> webhook_pb2.WebhookRefund:
         completed_at=None if done_us is None else to_timestamp(done_us),
         reason=refund.reason,
     )
+
+
+def _to_deposit(report: DepositReport) -> webhook_pb2.WebhookDeposit:
+    message = webhook_pb2.WebhookDeposit(
+        tx_id=report.tx_hash,
+        sender_caip10=report.sender,
+        address_caip10=report.address,
+        amount=_to_amount(f"caip19/{report.asset}", report.value),
+        is_final=report.is_final,
+        returned_to_caip10=report.returned_to,
+        payout_id=report.payout_id,
+        claim_id=report.claim_id,
+    )
+    totals = {"received": report.received, "missing": report.missing, "over": report.over}
+    for name, value in totals.items():
+        if value is not None:
+            getattr(message, name).MergeFrom(_to_amount(f"caip19/{report.route_asset}", value))
+    return message
 
 
 def _to_amount(unit: str, value: int) -> money_pb2.AmountValue:

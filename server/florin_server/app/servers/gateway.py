@@ -99,7 +99,9 @@ async def start_gateway(
         server,
         stack,
         read_problems,
-        pages=web.build_page_routes(app, consoles.build_merchant_routes(app, grpc)),
+        pages=web.build_page_routes(
+            app, consoles.build_merchant_routes(app, grpc), grpc.authenticator
+        ),
         proxies=get_proxies(app.settings),
         observe=observing.build_rest_observer(seen),
     )

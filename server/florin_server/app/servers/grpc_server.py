@@ -180,11 +180,13 @@ class ConsoleBackends:
 class GrpcServers:
     """Running servers and what the embedded gateway calls; `target` is empty without callers.
 
-    `interceptor` is for its callers, `consoles` for its pages.
+    `interceptor` is for its callers, `consoles` for its pages, and `authenticator` for callers of
+    routes that are no RPCs.
     """
 
     target: str
     operator_target: str
+    authenticator: Authenticator
     interceptor: AuthInterceptor
     consoles: ConsoleBackends
     locks: IdempotencyLocks
@@ -251,6 +253,7 @@ class GrpcServers:
         return cls(
             "".join(targets[:-1]),
             targets[-1],
+            auth,
             embedded,
             consoles,
             guards,

@@ -29,6 +29,7 @@ from florin_server.cli.prompt import OperatorPrompt
 from florin_server.cli.settings import get_settings
 from florin_server.domain.caip import format_checksum_address
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcError
+from florin_server.rails.evm.forwarder_settings import ForwarderSettings
 from florin_server.rails.evm.gas_money import get_gas_money_name
 from florin_server.rails.evm.reading.node import EvmNode
 from florin_server.rails.evm.sending.transactions import EvmSigner
@@ -140,7 +141,7 @@ async def _deploy(
     for planned_contract in list_planned_contracts(changed):
         await planned_contract.ensure_deployed(changed, signer, prompt)
     if options.takes_forwarder:
-        await _deploy_forwarder(changed, signer, prompt)
+        changed = await _deploy_forwarder(changed, signer, prompt)
     treasury = keys.find_treasury(chain)
     for key in (*keys.get_relayers(chain), *((treasury,) if treasury else ())):
         await choose_fee_token(changed, key, prompt)
@@ -150,14 +151,23 @@ async def _deploy(
 
 async def _deploy_forwarder(
     chain: EvmChainSettings, signer: EvmSigner, prompt: OperatorPrompt
-) -> None:
-    """Deploy the forwarder if it is missing. DeploymentFailed if its addresses are not ours."""
+) -> EvmChainSettings:
+    """Deploy the forwarder if it is missing; return the chain with it.
+
+    DeploymentFailed if its addresses are not ours.
+    """
     contract = load_forwarder_contract()
     await PlannedContract("forwarder", contract).ensure_deployed(chain, signer, prompt)
     async with _open_node(chain) as rpc:
         fault = await find_forwarder_fault(EvmNode(rpc), chain, contract.address)
     if fault is not None:
         raise DeploymentFailed(fault)
+    if chain.forwarder is not None and chain.forwarder.address == contract.address:
+        return chain
+    forwarder = ForwarderSettings(
+        **{**(dict(chain.forwarder) if chain.forwarder else {}), "address": contract.address}
+    )
+    return chain.model_copy(update={"forwarder": forwarder})
 
 
 async def replace_settler(chain: EvmChainSettings) -> EvmChainSettings:
@@ -194,6 +204,8 @@ def _record_in_settings(
     if (chain.opener, chain.factories) != (before.opener, before.factories):
         changes["opener"] = format_checksum_address(chain.opener or "")
         changes["factories"] = [format_checksum_address(factory) for factory in chain.factories]
+    if chain.forwarder is not None and chain.forwarder != before.forwarder:
+        changes["forwarder"] = _format_forwarder(chain.forwarder)
     path = chain_files.find_path(settings.home, chain.caip2)
     if path is None:
         print_hint(f"{chain.name} is in your florin.toml. Add these lines to its table:")
@@ -202,6 +214,12 @@ def _record_in_settings(
         return
     replace_private_file(path, chain_writer.update_file(path.read_text(), changes)).close()
     print_hint(f"Wrote {' and '.join(changes)} to {path}.")
+
+
+def _format_forwarder(forwarder: ForwarderSettings) -> dict[str, Any]:
+    """Return the settings that differ from their defaults, with the address in its usual form."""
+    changed = forwarder.model_dump(exclude_defaults=True)
+    return changed | {"address": format_checksum_address(forwarder.address)}
 
 
 @asynccontextmanager

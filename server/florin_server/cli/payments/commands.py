@@ -404,6 +404,13 @@ def payments_return(
         bool,
         typer.Option("--even-if-blocked", help="Return it even if the payer is still blocked."),
     ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            help="Account (CAIP-10) to return it to, for money that came to a payment's own "
+            "address; required if its sender is unknown."
+        ),
+    ] = None,
     home: HomeOption = None,
 ) -> None:
     """Return held money to the payer; the payment fails.
@@ -416,8 +423,29 @@ def payments_return(
     from florin_server.cli.payments import held as command
 
     command.resolve_held(
-        build_overrides(home=home), held_id, "return", note, ignores_block=even_if_blocked
+        build_overrides(home=home),
+        held_id,
+        "return",
+        note,
+        ignores_block=even_if_blocked,
+        return_to=to,
     )
+
+
+@payments.command("recover")
+def payments_recover(
+    payment_id: Annotated[str, typer.Argument(help="The payment.", show_default=False)],
+    chain_id: Annotated[str, typer.Argument(help="Chain of the money.", show_default=False)],
+    asset: Annotated[str, typer.Argument(help="Asset (CAIP-19).", show_default=False)],
+    home: HomeOption = None,
+) -> None:
+    """Send home what is left at a payment's addresses.
+
+    Example: `florin payments recover pay_1a2b eip155:10 eip155:10/slip44:60`
+    """
+    from florin_server.cli.payments import held as command
+
+    command.recover(build_overrides(home=home), payment_id, chain_id, asset)
 
 
 @payments.command("keep")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from florin.v1 import held_pb2
+from florin.v1 import address_pb2, held_pb2
 
 from florin_server.cli.console import (
     console,
@@ -25,6 +26,7 @@ _COLUMNS = (
     "Payer",
     "Reason or note",
 )
+_CLAIM_COLUMNS = ("Held id", "Claim id", "Since", "Account", "Message")
 _VERDICT_TEXTS = {
     held_pb2.HELD_PAYMENT_STATE_RELEASED: "is released: its payment succeeded.",
     held_pb2.HELD_PAYMENT_STATE_RETURNED: "is returned.",
@@ -37,8 +39,12 @@ def list_held(overrides: dict[str, Any], *, all_: bool) -> None:
     result = call_operator(
         overrides, "ListHeldPayments", held_pb2.ListHeldPaymentsRequest(all=all_)
     )
-    if not print_json(result):
-        print_table(_COLUMNS, map(_to_row, result.held_payments))
+    if print_json(result):
+        return
+    print_table(_COLUMNS, map(_to_row, result.held_payments))
+    if claims := list(_list_open_claims(result.held_payments)):
+        print_table(_CLAIM_COLUMNS, claims)
+        print_hint("Anyone with the payment's link can claim: ask the merchant before you return.")
 
 
 def resolve_held(
@@ -48,6 +54,7 @@ def resolve_held(
     operator_note: str,
     *,
     ignores_block: bool = False,
+    return_to: str | None = None,
 ) -> None:
     """Resolve a held payment with a verdict: release, return or keep."""
     request = held_pb2.ResolveHeldPaymentRequest(
@@ -55,15 +62,43 @@ def resolve_held(
         verdict=held_pb2.HeldPaymentVerdict.Value(f"HELD_PAYMENT_VERDICT_{verdict.upper()}"),
         note=operator_note,
         even_if_blocked=ignores_block,
+        return_to=return_to,
     )
     done = call_operator(overrides, "ResolveHeldPayment", request, running_only=True)
     if print_json(done):
         return
     console.print(f"{done.held_id} {_VERDICT_TEXTS[done.state]}")
     if done.payout_id:
-        print_hint(f"Payout {done.payout_id} sends {done.held_amount} minor units to {done.payer}.")
+        receiver = return_to or done.payer
+        print_hint(f"Payout {done.payout_id} sends {done.held_amount} minor units to {receiver}.")
     elif done.state == held_pb2.HELD_PAYMENT_STATE_RETURNED:
         print_hint("Florin holds none of this money: it went to the merchant's destination.")
+
+
+def recover(overrides: dict[str, Any], payment_id: str, chain_id: str, asset: str) -> None:
+    """Send home what is left of an asset at the addresses of a payment."""
+    request = address_pb2.RecoverAddressRequest(
+        payment_id=payment_id, chain_id=chain_id, asset=asset
+    )
+    result = call_operator(overrides, "RecoverAddress", request, running_only=True)
+    if print_json(result):
+        return
+    for address in result.addresses:
+        console.print(address)
+    print_hint("Florin moves what is there, and returns it or holds it: `florin payments held`.")
+
+
+def _list_open_claims(items: Iterable[held_pb2.HeldPayment]) -> Iterator[tuple[str, ...]]:
+    for item in items:
+        for claim in item.claims:
+            if claim.state == held_pb2.DEPOSIT_CLAIM_STATE_OPEN:
+                yield (
+                    item.held_id,
+                    claim.claim_id,
+                    format_minute(claim, "created_at"),
+                    claim.account,
+                    claim.message,
+                )
 
 
 def _to_row(item: held_pb2.HeldPayment) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from florin_client.wallet import JsonRpc, Question, WalletError
+from florin_client.wallet import FORWARDER, JsonRpc, Question, WalletError
 from florin_client.wallet.chains import ChainProcedure
 from florin_client.wallet.terms import OptionTerms
 
@@ -63,6 +63,12 @@ def get_chain_name(chain_id: str) -> str:
     network = find_network(chain_id)
     named = network or _EMBEDDED.get(chain_id)
     return chain_id if named is None else named.name
+
+
+def get_forwarder(chain_id: str) -> str:
+    """Return the contract that gives payments addresses on a chain (CAIP-2)."""
+    embedded = _EMBEDDED.get(chain_id)
+    return FORWARDER if embedded is None else embedded.forwarder
 
 
 def find_asset(terms: OptionTerms, nodes: Mapping[str, str]) -> KnownAsset:

@@ -14,6 +14,21 @@ PayOption = Annotated[
         help="Option number, or symbol or CAIP-19 id of the asset.  [default: ask, or 1]",
     ),
 ]
+PaySend = Annotated[
+    bool,
+    typer.Option(
+        "--send",
+        help="Pay by a plain transfer to an address of the payment, instead of a signature.",
+    ),
+]
+PayX402 = Annotated[
+    bool,
+    typer.Option(
+        "--x402",
+        help="Pay by x402, as programs do: sign a transfer to an address of the payment, which "
+        "Florin sends.",
+    ),
+]
 PayData = Annotated[
     Path | None,
     typer.Option("--data", help="JSON file with the buyer data that the option requires."),

@@ -62,9 +62,9 @@ def upgrade(store: Path | DatabaseConfig) -> None:
 
 
 def list_statements(store: Path | DatabaseConfig) -> list[str]:
-    """Return the statements of the migration; they run on a copy, or are rolled back.
+    """Return the statements of the migration; on SQLite they run on a copy.
 
-    On PostgreSQL they lock what they change meanwhile.
+    On PostgreSQL, those of a schema before 0.3 run, lock what they change, and are rolled back.
     """
     status = get_status(store)
     if status.usable:

@@ -47,3 +47,4 @@ class HeldMoneyRow(TableRow, table=True):
     decided_at_us: int | None = integer_column()
     payout_id: str | None = text_column()
     even_if_blocked: bool
+    address: str | None = text_column()

@@ -54,6 +54,7 @@ class PayoutRow(TableRow, table=True):
     lapses_at: int | None = integer_column()
     backed: bool
     held_id: str | None = text_column()
+    owed_account: str | None = text_column()
 
 
 class RefundRow(TableRow, table=True):

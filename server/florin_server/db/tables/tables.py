@@ -21,9 +21,18 @@ from florin_server.db.tables.accounts import (
     PartnerRow,
     WalletAppRow,
 )
+from florin_server.db.tables.address_sweeps import AddressSweepRow
 from florin_server.db.tables.audit import AuditEntryRow
 from florin_server.db.tables.capture import CollectedDataRow
 from florin_server.db.tables.conditions import ReportedConditionRow
+from florin_server.db.tables.deposit_claims import DepositClaimRow
+from florin_server.db.tables.deposits import (
+    DepositAddressRow,
+    DepositCursorRow,
+    DepositEventRow,
+    DepositRow,
+)
+from florin_server.db.tables.facilitation import FacilitatedGasRow, FacilitationRow
 from florin_server.db.tables.fields import METADATA
 from florin_server.db.tables.held_money import HeldMoneyRow
 from florin_server.db.tables.hours import NodeHourRow, WebhookHourRow
@@ -100,6 +109,11 @@ payment_option_table = _table(OptionRow)
 option_count_table = _table(OptionCountRow)
 resolved_build_table = _table(ResolvedBuildRow)
 watched_address_table = _table(WatchedAddressRow)
+deposit_address_table = _table(DepositAddressRow)
+deposit_table = _table(DepositRow)
+deposit_event_table = _table(DepositEventRow)
+deposit_cursor_table = _table(DepositCursorRow)
+address_sweep_table = _table(AddressSweepRow)
 confirmation_table = _table(ConfirmationRow)
 refund_table = _table(RefundRow)
 refund_event_table = _table(RefundEventRow)
@@ -122,8 +136,11 @@ watched_tx_table = _table(WatchedTxRow)
 account_to_open_table = _table(AccountToOpenRow)
 opened_account_table = _table(OpenedAccountRow)
 failed_gas_table = _table(FailedGasRow)
+facilitation_table = _table(FacilitationRow)
+facilitated_gas_table = _table(FacilitatedGasRow)
 payout_table = _table(PayoutRow)
 held_money_table = _table(HeldMoneyRow)
+deposit_claim_table = _table(DepositClaimRow)
 nonce_account_table = _table(NonceAccountRow)
 installation_table = _table(InstallationRow)
 generation_table = _table(GenerationRow)

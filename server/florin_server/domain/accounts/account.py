@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 
 from florin_server.domain.accounts.credentials import ApiKeyKind
 
-# scopes that a partner key can have
+# scopes that a partner key has unless others are named
 SCOPES = frozenset({"read", "create", "refund", "settle", "manage"})
+# sends transfers of others (x402), for which the operator pays: a key has it only if it is named
+FACILITATE_SCOPE = "facilitate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,7 @@ class ApiKey:
     partner_id: str | None
     hash: bytes = field(repr=False)
     last4: str
-    scopes: frozenset[str]  # of SCOPES
+    scopes: frozenset[str]  # of SCOPES, and FACILITATE_SCOPE
     version_pin: str | None
     created_at_us: int
     revoked_at_us: int | None = None

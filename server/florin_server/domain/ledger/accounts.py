@@ -12,6 +12,7 @@ class LedgerAccountKind(StrEnum):
     WALLET = "wallet"
     MERCHANT = "merchant"
     HELD = "held"
+    STRAY = "stray"
     INCOME = "income"
     EXPENSE = "expense"
     EXTERNAL = "external"
@@ -30,6 +31,11 @@ def merchant(merchant_id: str) -> str:
 def held_money(payer: str) -> str:
     """Return the account of a blocked payer's money that Florin holds; below zero."""
     return f"{LedgerAccountKind.HELD}:{payer}"
+
+
+def stray_money(address: str) -> str:
+    """Return the account of money that came to a payment's address and paid nothing; below zero."""
+    return f"{LedgerAccountKind.STRAY}:{address}"
 
 
 def outside_party(account: str) -> str:

@@ -18,6 +18,7 @@ class JournalKind(StrEnum):
     SETTLE = "settle"
     HELD = "held"
     LATE = "late"
+    STRAY = "stray"
     REFUND = "refund"
     RETURN = "return"
     PAYOUT = "payout"
@@ -55,6 +56,11 @@ def late_key(payment_id: str, event: str) -> str:
     `event` identifies it.
     """
     return f"{JournalKind.LATE}:{payment_id}:{event}"
+
+
+def stray_key(tx_hash: str, address: str, asset: str) -> str:
+    """Return the key of what a transaction moved home from a payment's address (CAIP-10)."""
+    return f"{JournalKind.STRAY}:{tx_hash}:{address}:{asset}"
 
 
 def payout_key(kind: PayoutKind, payout_id: str) -> str:

@@ -6,7 +6,7 @@ below.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from florin_server.domain.ledger import accounts
@@ -74,6 +74,26 @@ def build_held_postings(proceeds: PaymentProceeds) -> Postings:
     return _build_owed_postings(proceeds, accounts.held_money(proceeds.payer))
 
 
+def build_stray_postings(
+    home: str, address: str, asset: str, value: int, held_by_sender: Mapping[str, int]
+) -> Postings:
+    """Return the postings of money that went home from a payment's address (all CAIP-10).
+
+    `held_by_sender` is the part of blocked senders; the rest is owed to those who sent it.
+    """
+    wallet = accounts.wallet(home)
+    rest = value - sum(held_by_sender.values())
+    return _drop_empty(
+        (
+            LedgerPosting(wallet, accounts.stray_money(address), asset, rest),
+            *(
+                LedgerPosting(wallet, accounts.held_money(sender), asset, held)
+                for sender, held in held_by_sender.items()
+            ),
+        )
+    )
+
+
 def build_release_postings(held_money: HeldMoney, merchant_id: str) -> Postings:
     """Return the postings of released money, as for a settled payment; none if it is zero."""
     return _drop_empty(
@@ -91,11 +111,12 @@ def build_release_postings(held_money: HeldMoney, merchant_id: str) -> Postings:
 
 def build_payout_posting(payout: Payout, treasury: str) -> LedgerPosting:
     """Return the posting of a payout that is done, to its receiver; `treasury` is CAIP-10."""
-    source = (
-        accounts.held_money(payout.account)
-        if payout.held_id
-        else accounts.merchant(payout.merchant_id)
-    )
+    if payout.owed_account is not None:
+        source = payout.owed_account
+    elif payout.held_id:
+        source = accounts.held_money(payout.account)
+    else:
+        source = accounts.merchant(payout.merchant_id)
     return LedgerPosting(source, accounts.wallet(treasury), payout.asset, payout.value)
 
 

@@ -34,6 +34,10 @@ class CheckoutLinks:
         """Return the checkout link of a payment."""
         return f"{self.base_url}/{payment_id}"
 
+    def get_x402_url(self, payment_id: str) -> str:
+        """Return the link by which programs pay a payment (x402)."""
+        return f"{self.base_url}/x402/{payment_id}"
+
     def get_solana_pay_url(self, payment_id: str) -> str:
         """Return the link by which wallets fetch a payment's transaction (Solana Pay).
 

@@ -13,6 +13,9 @@ simulate) or that cannot happen in it (evidence from the chain).
     cancel              | cancelled       | -          | -         | -      | -       | cancelled
     clock               | expired         | processing | succeeded | failed | expired | cancelled
     seen_on_chain       | processing      | -          | succeeded | failed | expired | cancelled
+    deposit_seen        | requires_action | processing | -         | -      | -       | -
+    deposit_returned    | requires_action | processing | -         | -      | -       | -
+    deposit_claimed     | requires_action | processing | -         | -      | -       | -
     effect_final        | -               | succeeded  | -         | -      | -       | -
     unspendable         | -               | failed     | -         | -      | -       | -
     held                | -               | processing | succeeded | failed | expired | cancelled
@@ -27,7 +30,8 @@ simulate) or that cannot happen in it (evidence from the chain).
 
 A payment that is held stays processing until the operator decides: of the rows below `held`, only
 released, returned and kept apply to it, and no simulation does. Late money is held, returned and
-kept too, but no longer changes the payment.
+kept too, but no longer changes the payment. Deposits change no status: after the end of a payment
+they are events that follow its own.
 
 Elapsed time, an outage and a restart are not events: they change nothing.
 """
@@ -53,6 +57,9 @@ class PaymentStateEvent(StrEnum):
     CANCEL = "cancel"
     CLOCK = "clock"
     SEEN_ON_CHAIN = "seen_on_chain"
+    DEPOSIT_SEEN = "deposit_seen"
+    DEPOSIT_RETURNED = "deposit_returned"
+    DEPOSIT_CLAIMED = "deposit_claimed"
     EFFECT_FINAL = "effect_final"
     UNSPENDABLE = "unspendable"
     HELD = "held"
@@ -77,6 +84,9 @@ EVENT_DESCRIPTIONS: Mapping[PaymentStateEvent, str] = {
     PaymentStateEvent.CANCEL: "the merchant or the buyer canceled it",
     PaymentStateEvent.CLOCK: "its `expiresAt` was reached",
     PaymentStateEvent.SEEN_ON_CHAIN: "it was paid without a confirm; late if the payment had ended",
+    PaymentStateEvent.DEPOSIT_SEEN: "money arrived at an address of the payment",
+    PaymentStateEvent.DEPOSIT_RETURNED: "money at an address of the payment was sent back",
+    PaymentStateEvent.DEPOSIT_CLAIMED: "a buyer named an account for held money",
     PaymentStateEvent.EFFECT_FINAL: "the money moved, at final depth",
     PaymentStateEvent.UNSPENDABLE: "it is proven at final depth that the money can never move",
     PaymentStateEvent.HELD: "the money moved, at final depth, and came from a blocked payer",
@@ -109,6 +119,9 @@ PAYMENT_TRANSITIONS: TransitionTable[PaymentStatus, PaymentStateEvent] = Transit
         PaymentStateEvent.CANCEL: {_OPEN: _CANCELLED, _CANCELLED: _CANCELLED},
         PaymentStateEvent.CLOCK: {_OPEN: _EXPIRED, _BUSY: _BUSY, **_FINAL},
         PaymentStateEvent.SEEN_ON_CHAIN: {_OPEN: _BUSY, **_FINAL},
+        PaymentStateEvent.DEPOSIT_SEEN: {_OPEN: _OPEN, _BUSY: _BUSY},
+        PaymentStateEvent.DEPOSIT_RETURNED: {_OPEN: _OPEN, _BUSY: _BUSY},
+        PaymentStateEvent.DEPOSIT_CLAIMED: {_OPEN: _OPEN, _BUSY: _BUSY},
         PaymentStateEvent.EFFECT_FINAL: {_BUSY: _PAID},
         PaymentStateEvent.UNSPENDABLE: {_BUSY: _FAILED},
         PaymentStateEvent.HELD: {_BUSY: _BUSY, **_FINAL},
@@ -127,6 +140,14 @@ PAYMENT_TRANSITIONS: TransitionTable[PaymentStatus, PaymentStateEvent] = Transit
 CREATED_CAUSE = "created"
 
 _EVENTS = frozenset(event.value for event in PaymentStateEvent)
+# reports about money at a payment's addresses
+DEPOSIT_CAUSES = frozenset(
+    {
+        PaymentStateEvent.DEPOSIT_SEEN,
+        PaymentStateEvent.DEPOSIT_RETURNED,
+        PaymentStateEvent.DEPOSIT_CLAIMED,
+    }
+)
 _CONFIRMS = frozenset(
     {
         PaymentStateEvent.CONFIRM_ACCEPTED,
@@ -141,6 +162,9 @@ _PAST_ACTIONS = {
     **dict.fromkeys(_CONFIRMS, "confirmed"),
     PaymentStateEvent.CANCEL: "cancelled",
     PaymentStateEvent.SEEN_ON_CHAIN: "started",
+    PaymentStateEvent.DEPOSIT_SEEN: "paid in part",
+    PaymentStateEvent.DEPOSIT_RETURNED: "returned",
+    PaymentStateEvent.DEPOSIT_CLAIMED: "claimed",
     PaymentStateEvent.EFFECT_FINAL: "settled",
     PaymentStateEvent.UNSPENDABLE: "written off",
     PaymentStateEvent.HELD: "held",

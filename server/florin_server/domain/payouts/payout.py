@@ -32,7 +32,8 @@ class Payout:
     while it is in a transaction, and once it is done. `lapses_at` is the block height after which
     that transaction cannot be mined, on chains where transactions lapse. `backed` means that the
     treasury received money for this payout alone, regardless of the merchant's debt. `held_id`
-    names held money that it returns; that concerns no merchant.
+    names held money that it returns; that concerns no merchant. `owed_account` is the account of
+    the ledger that owes it, if it is another than usual.
     """
 
     id: str
@@ -53,3 +54,4 @@ class Payout:
     lapses_at: int | None = None
     backed: bool = False
     held_id: str | None = None
+    owed_account: str | None = None

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Final
 
 from florin_server.domain.payments.payment import PaymentStatus, RefundStatus
-from florin_server.domain.payments.state import CREATED_CAUSE
+from florin_server.domain.payments.state import CREATED_CAUSE, DEPOSIT_CAUSES, PaymentStateEvent
 
 
 class EndpointState(StrEnum):
@@ -35,8 +35,18 @@ PAYMENT_TYPES: Final = (
     ),
     SETTLED_TYPE,
 )
-EVENT_TYPES: Final = (*PAYMENT_TYPES, *(f"refund.{status}" for status in RefundStatus))
-# means all types, including types that are added later
+# only endpoints that name these types receive them: a buyer can send any number of deposits
+DEPOSIT_TYPES: Final = (
+    "payment.deposit_seen",
+    "payment.deposit_returned",
+    "payment.deposit_claimed",
+)
+EVENT_TYPES: Final = (
+    *PAYMENT_TYPES,
+    *(f"refund.{status}" for status in RefundStatus),
+    *DEPOSIT_TYPES,
+)
+# means all types but DEPOSIT_TYPES, including types that are added later
 ALL_TYPES: Final = "*"
 
 
@@ -44,6 +54,8 @@ def find_event_type(cause: str, status: PaymentStatus) -> str | None:
     """Return the type of a payment's event; None for an event before any action."""
     if cause == CREATED_CAUSE:
         return _CREATED_TYPE
+    if cause in DEPOSIT_CAUSES:
+        return get_deposit_event_type(PaymentStateEvent(cause))
     return None if status is PaymentStatus.REQUIRES_ACTION else f"payment.{status}"
 
 
@@ -52,11 +64,16 @@ def get_refund_event_type(status: RefundStatus) -> str:
     return f"refund.{status}"
 
 
+def get_deposit_event_type(cause: PaymentStateEvent) -> str:
+    """Return the type of an event of a payment's address."""
+    return f"payment.{cause}"
+
+
 def expand_types(events: Collection[str]) -> frozenset[str]:
     """Return the types of EVENT_TYPES that the list of an endpoint means."""
-    if ALL_TYPES in events:
-        return frozenset(EVENT_TYPES)
-    return frozenset(events or PAYMENT_TYPES)
+    if ALL_TYPES not in events:
+        return frozenset(events or PAYMENT_TYPES)
+    return frozenset(EVENT_TYPES).difference(DEPOSIT_TYPES).union(events) - {ALL_TYPES}
 
 
 @dataclass(frozen=True, slots=True)

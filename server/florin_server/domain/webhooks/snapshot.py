@@ -1,8 +1,8 @@
 """A payment at the time of each of its events, which have one order.
 
 The places of a payment's own events are its versions, from 0. No event changes the status of a
-payment that ended, so events of its settlement and of its refunds follow its last version, in the
-order in which they were committed.
+payment that ended, so events of its settlement, of its refunds and of its addresses follow its last
+version, in the order in which they were committed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from florin_server.domain.money import Amount
+from florin_server.domain.payments.deposits import DepositReport
 from florin_server.domain.payments.payment import (
     Payment,
     PaymentOption,
@@ -38,7 +39,8 @@ class PaymentEvent:
     """One event of a payment: its place, and the type that it is sent as, None if it is not sent.
 
     `status` is the payment's status after it. A refund has its state of that time. `simulated` is
-    the amount that the payment would pay, without a buyer's commitment.
+    the amount that the payment would pay, without a buyer's commitment. `deposit` is the money that
+    came to an address of the payment, or was sent back.
     """
 
     place: int
@@ -48,6 +50,7 @@ class PaymentEvent:
     refund: Refund | None = None
     settlement: PaymentSettlement | None = None
     simulated: Amount | None = None
+    deposit: DepositReport | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +77,7 @@ class PaymentSnapshot:
     """A payment at the time of an event, at `at_us`.
 
     `payment` is the current row: the other members say how much of it was known then. Times are
-    None for events that had not happened.
+    None for events that had not happened. `deposit` is set for events about one.
     """
 
     payment: Payment
@@ -88,6 +91,7 @@ class PaymentSnapshot:
     ended_at_us: int | None
     settlement: PaymentSettlement | None
     refunds: tuple[Refund, ...]
+    deposit: DepositReport | None = None
 
     @property
     def net_value(self) -> int:
@@ -141,6 +145,7 @@ def snapshot_at(
         ended_at_us=_find_first_time(before, event.status) if event.status.is_final else None,
         settlement=settlements[-1] if settlements else None,
         refunds=tuple(refunds.values()),
+        deposit=event.deposit,
     )
 
 

@@ -60,6 +60,8 @@ class ServiceLimits:
         self._signed_limit = limit("payment", of="signed")
         self._unproven_limit = limit("payment_total")
         self._request_limit = limit("payment_total", of="transaction_request")
+        self._open_address_limit = limit("payment_total", of="open_addresses")
+        self._claim_limit = limit("payment_total", of="claims")
         self._cancel_limit = limit("payment", of="cancel")
         self._form_limit = limit("payment", of="form")
         self._failure_limit = limit("failure")
@@ -114,6 +116,17 @@ class ServiceLimits:
         Each calls nodes, and callers can name any account.
         """
         self._request_limit.check(payment_id)
+
+    def count_address(self, payment_id: str) -> None:
+        """Count a request for addresses of a payment by any caller; ApiError(rate_limited).
+
+        Each calls nodes.
+        """
+        self._open_address_limit.check(payment_id)
+
+    def count_claim(self, payment_id: str) -> None:
+        """Count a claim for money of a payment by any caller; ApiError(rate_limited)."""
+        self._claim_limit.check(payment_id)
 
     def count_confirm(self, payment_id: str, origin: str, *, needs_chain: bool) -> None:
         """Count a confirm with new content; ApiError(rate_limited).

@@ -101,6 +101,9 @@ def _request(app: _Context, caller: Caller, request: RefundRequest) -> Op[Create
         raise refund_payment_not_found_error(wcp_profile=caller.wcp_profile)
     if payment.status is not PaymentStatus.SUCCEEDED:
         raise ApiError(ErrorCode.PAYMENT_NOT_SUCCEEDED)
+    if payment.payer is None and payment.tx_id != simulation.format_tx_id(payment.id):
+        text = "The account that paid is unknown: return the money to an account of the buyer"
+        raise ApiError(ErrorCode.INVALID_STATE, text)
     # two simultaneous requests must not be promised the same money
     yield from refunds.lock(payment.id)
     earlier_refunds = yield from refunds.list_refunds(payment.id)

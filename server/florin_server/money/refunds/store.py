@@ -10,7 +10,12 @@ from __future__ import annotations
 from sqlalchemy import BigInteger, Text, func, select
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param
-from florin_server.db.tables.tables import payment_table, refund_event_table, refund_table
+from florin_server.db.tables.tables import (
+    deposit_event_table,
+    payment_table,
+    refund_event_table,
+    refund_table,
+)
 from florin_server.domain.payments.payment import Refund
 from florin_server.money.outbox.store import outbox
 
@@ -29,6 +34,12 @@ _GET = Statement(select(refund_table).where(refund_table.c.id == param("id_")), 
 _NEWEST = Statement(
     select(func.coalesce(func.max(refund_table.c.version), 0)).where(
         refund_table.c.payment_id == param("payment_id")
+    ),
+    int,
+)
+_NEWEST_DEPOSIT = Statement(
+    select(func.coalesce(func.max(deposit_event_table.c.version), 0)).where(
+        deposit_event_table.c.payment_id == param("payment_id")
     ),
     int,
 )
@@ -83,8 +94,12 @@ def find_refund(refund_id: str) -> Op[Refund | None]:
 
 @operation
 def get_next_version(payment_id: str) -> Op[int]:
-    """Return the next version of a locked payment's refunds; part of an operation."""
-    return (yield from _NEWEST.single(payment_id=payment_id)) + 1
+    """Return the next version of a locked payment's refunds; part of an operation.
+
+    It also counts the events of deposits after the end of the payment.
+    """
+    newest = yield from _NEWEST.single(payment_id=payment_id)
+    return max(newest, (yield from _NEWEST_DEPOSIT.single(payment_id=payment_id))) + 1
 
 
 @operation
@@ -103,4 +118,4 @@ def record_change(refund: Refund, at_us: int) -> Op[None]:
             refund_id=refund.id,
         )
     ):
-        yield from outbox.enqueue_refund_change(refund.payment_id, at_us)
+        yield from outbox.enqueue_later_change(refund.payment_id, at_us)

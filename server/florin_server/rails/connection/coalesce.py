@@ -104,6 +104,8 @@ class SharedRequests(Generic[A]):
         finally:
             pending.waiter_count -= 1
             if pending.task.done() or not pending.waiter_count:
+                # it may end with an error for which no caller waits any more
+                pending.task.add_done_callback(_discard_result)
                 pending.task.cancel()
                 if self._pending.get(key) is pending:
                     del self._pending[key]
@@ -111,3 +113,8 @@ class SharedRequests(Generic[A]):
     def clear(self) -> None:
         """Forget pending requests, so that later callers send new ones."""
         self._pending = {}
+
+
+def _discard_result(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()

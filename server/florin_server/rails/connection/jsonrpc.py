@@ -27,7 +27,9 @@ METHOD_NOT_FOUND = -32601
 _RATE_LIMIT_STATUSES = frozenset({429, 503})  # statuses that can carry a time to retry
 _DENIED_STATUSES = frozenset({401, 402, 403, 407})  # about our access, regardless of the body
 _SINGLE_CALLS_MAX = 8  # in flight at a node that takes no batches
-_BATCH_RETRY_S = 600.0  # after this long, large batches are tried again at a node that refused them
+BATCH_RETRY_S = 600.0  # after this long, large batches are tried again at a node that refused them
+# the same after a first answer that is no JSON-RPC, as of a proxy whose node is away for a moment
+UNREADABLE_RETRY_S = 5.0
 _BUSY_CODES = frozenset({-32005, 429})  # codes of a node that limits requests
 _READ_BYTES = 64 * 1024
 _REVERT_CODES = frozenset({3, -32015})
@@ -203,8 +205,9 @@ class JsonRpcClient:
     """A client that calls the methods of one node.
 
     A batch that the node refuses is sent in halves, in the end as single calls, and later batches
-    are no larger. `calls` counts the methods called, `by_method` counts them by name, and
-    `requests` counts the payloads sent.
+    are no larger for some minutes. After an unreadable answer that lasts for seconds at first, and
+    twice as long whenever the next large batch is answered like that too. `calls` counts the
+    methods called, `by_method` counts them by name, and `requests` counts the payloads sent.
     """
 
     def __init__(
@@ -220,7 +223,9 @@ class JsonRpcClient:
         self._answer_bytes_max = answer_bytes_max
         self._batch_limit = batch_max
         self._batch_max = batch_max
-        self._batch_refused_at = 0.0
+        self._batch_retry_at = 0.0
+        self._unreadable_size = 0  # of the last batch with an unreadable answer
+        self._unreadable_pause_s = UNREADABLE_RETRY_S
         self._single_slots = asyncio.Semaphore(_SINGLE_CALLS_MAX)
         self._ids = itertools.count(1)
         self.call_count = 0
@@ -260,11 +265,10 @@ class JsonRpcClient:
 
     async def _send_batches(self, calls: Sequence[RpcCall]) -> list[Any]:
         """Return an answer for each call, in payloads as large as the node accepts."""
-        if (
-            self._batch_max < self._batch_limit
-            and time.monotonic() > self._batch_refused_at + _BATCH_RETRY_S
-        ):
+        if self._batch_max < self._batch_limit and time.monotonic() > self._batch_retry_at:
             self._batch_max = self._batch_limit
+            # until a batch as large as the unreadable one is answered
+            self._unreadable_pause_s = min(2 * self._unreadable_pause_s, BATCH_RETRY_S)
         size = self._batch_max
         parts = [calls[i : i + size] for i in range(0, len(calls), size)]
         answers = await asyncio.gather(*(self._send_batch(part) for part in parts))
@@ -287,6 +291,8 @@ class JsonRpcClient:
             if refusal.code in _BUSY_CODES and "batch" not in refusal.message.lower():
                 raise fault
             return await self._send_smaller(calls, fault, str(refusal))
+        if len(calls) >= self._unreadable_size:
+            self._unreadable_pause_s = UNREADABLE_RETRY_S
         by_number = {
             item["id"]: item
             for item in answer
@@ -303,8 +309,12 @@ class JsonRpcClient:
         fail too, or are refused with an equal message.
         """
         before = self._batch_max
-        size = 1 if isinstance(fault, UnreadableAnswer) else max(1, len(calls) // 2)
-        self._batch_max, self._batch_refused_at = min(before, size), time.monotonic()
+        is_unreadable = isinstance(fault, UnreadableAnswer)
+        if is_unreadable:
+            self._unreadable_size = len(calls)
+        size = 1 if is_unreadable else max(1, len(calls) // 2)
+        pause_s = self._unreadable_pause_s if is_unreadable else BATCH_RETRY_S
+        self._batch_max, self._batch_retry_at = min(before, size), time.monotonic() + pause_s
         try:
             first = await self._send_batch(calls[:size])
         except RailUnavailable:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from florin_server.rails.connection.endpoints import FailoverRpc
 from florin_server.rails.connection.jsonrpc import ChainRpc
-from florin_server.rails.types import ChainFact, RailUnavailable
+from florin_server.rails.types import ConfirmableFact, Fact, RailUnavailable
 
 T = TypeVar("T")
 
@@ -27,7 +27,7 @@ class Attestation:
     An endpoint that is not `is_caught_up` may confirm the others later.
     """
 
-    facts: frozenset[ChainFact]
+    facts: frozenset[ConfirmableFact]
     is_caught_up: bool
 
 
@@ -57,8 +57,8 @@ class QuorumReader:
         return "; ".join(report)
 
     async def confirm_facts(
-        self, facts: Collection[ChainFact], ask: Callable[[ChainRpc], Awaitable[Attestation]]
-    ) -> dict[ChainFact, bool]:
+        self, facts: Collection[Fact], ask: Callable[[ChainRpc], Awaitable[Attestation]]
+    ) -> dict[Fact, bool]:
         """Return True for facts that all endpoints confirm, False for facts they differ on."""
         if self._endpoints.agreement == 1:
             return dict.fromkeys(facts, True)

@@ -17,6 +17,12 @@ _TAGS: Final = ("none", "safe", "finalized")
 WholeUnits = Annotated[str, Field(pattern=r"^[0-9]{1,18}(\.[0-9]{1,18})?$")]
 
 
+def to_minor_units(amount: str, decimals: int) -> int:
+    """Return an amount in whole units as minor units, rounded down."""
+    total, _, fraction = amount.partition(".")
+    return int(total + fraction[:decimals].ljust(decimals, "0"))
+
+
 class LargerAmounts(BaseModel):
     """Amounts that wait longer until they are final.
 
@@ -45,8 +51,7 @@ class LargerAmounts(BaseModel):
         amount = self.from_amount.get(symbol)
         if amount is None:
             return None
-        total, _, fraction = amount.partition(".")
-        return int(total + fraction[:decimals].ljust(decimals, "0"))
+        return to_minor_units(amount, decimals)
 
 
 def require_deeper(

@@ -13,6 +13,7 @@ from florin_server.rails.connection.connection import ChainConnection
 from florin_server.rails.connection.faucet import FaucetClient
 from florin_server.rails.connection.jsonrpc import ChainRpc, RpcTransport
 from florin_server.rails.evm.dialect import NEW_BLOCKS, EvmNodeDialect, parse_head_mark
+from florin_server.rails.evm.paying.addresses import EvmPaymentAddresses
 from florin_server.rails.evm.paying.erc6492 import find_opener_problem
 from florin_server.rails.evm.paying.mismatches import SignatureMismatches
 from florin_server.rails.evm.paying.offers import EvmOffers
@@ -20,6 +21,7 @@ from florin_server.rails.evm.paying.payable import build_sample
 from florin_server.rails.evm.paying.terms import ZERO_ADDRESS, EvmTermsReader
 from florin_server.rails.evm.paying.verifier import EvmVerifier
 from florin_server.rails.evm.paying.verify import SignatureVerifier
+from florin_server.rails.evm.reading.deposits import EvmDepositReader
 from florin_server.rails.evm.reading.direct_settlement import EvmDirectSettlement
 from florin_server.rails.evm.reading.dry_run import DryRunner
 from florin_server.rails.evm.reading.finality import FinalityTracker
@@ -27,15 +29,19 @@ from florin_server.rails.evm.reading.node import EvmNode
 from florin_server.rails.evm.reading.observer import EvmObserver
 from florin_server.rails.evm.reading.reader import EvmReader, list_strategies
 from florin_server.rails.evm.reading.refusals import TokenRefusals
+from florin_server.rails.evm.sending.data_fees import DataFeeReader
+from florin_server.rails.evm.sending.facilitator import EvmTransferFacilitator
 from florin_server.rails.evm.sending.fees import RecentFeeCache
 from florin_server.rails.evm.sending.gas_learner import GasLearner
 from florin_server.rails.evm.sending.gas_shares import GasShares
 from florin_server.rails.evm.sending.payouts import EvmPayouts
 from florin_server.rails.evm.sending.relay import EvmRelay
+from florin_server.rails.evm.sending.sweeps import EvmAddressSweeper
 from florin_server.rails.evm.sending.transactions import EvmSigner
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.setup import discovery
 from florin_server.rails.evm.setup.faucet import EvmFaucet
+from florin_server.rails.evm.setup.forwarder import find_forwarder_problem
 from florin_server.rails.evm.setup.reserved import list_reserved_accounts
 from florin_server.rails.roles import TreasuryPayouts
 from florin_server.rails.types import Asset, RailUnavailable
@@ -58,7 +64,8 @@ class EvmRail(RailProperties):
     treasury_history = None  # nonces replace it
     durable_nonces = None  # a signature expires by time, and lasts as long as its payment
     token_accounts = None  # every account can hold every token
-    transaction_requests = None
+    transaction_requests = transfer_requests = None
+    terms = EvmTermsReader()
 
     def __init__(
         self,
@@ -73,9 +80,9 @@ class EvmRail(RailProperties):
         super().__init__(chain)
         self.chain = chain
         self.finality = finality = FinalityTracker(chain, now)
-        self.pace = finality.pace
-        self.native_asset = chain.native_asset
-        self.senders = tuple(relayer.address for relayer in (signer, *additional_signers))
+        self.pace, self.native_asset = finality.pace, chain.native_asset
+        keys = (signer, *additional_signers)
+        self.senders = tuple(relayer.address for relayer in keys)
         self.reserved_accounts = list_reserved_accounts(chain, self.senders)
         if treasury is not None and treasury.address in self.senders:
             raise ValueError(f"{chain.name}: treasury and relayer need different keys")
@@ -83,11 +90,9 @@ class EvmRail(RailProperties):
         self.rpc = self.nodes.rpc
         self.inspection = discovery.EvmInspection({}, ())
         self._node = node = EvmNode(self.rpc)
-        strategies = list_strategies(chain.multicall3)
-        self.reader = EvmReader(node, chain.name, strategies, strategy=chain.reads, timer=now)
-        dry_runner = DryRunner(
-            node, chain, RecentFeeCache(node, chain, now, self.pace), self.senders, now
-        )
+        self.reader = _create_reader(node, chain, now)
+        fees, data_fees = RecentFeeCache(node, chain, now, self.pace), DataFeeReader(node, now)
+        dry_runner = DryRunner(node, chain, fees, self.senders, now)
         self._refusals = refusals = TokenRefusals(node, chain, now)
         mismatches = SignatureMismatches(now)
         self.gas_shares = shares = GasShares(min(chain.payment_gas_max, chain.gas_max // 2))
@@ -96,12 +101,11 @@ class EvmRail(RailProperties):
             node, chain, dry_runner, self.reader, refusals, mismatches, learner=learner
         )
         own_payouts = EvmPayouts(node, chain, treasury, finality, shares) if treasury else None
-        self.terms = EvmTermsReader()
         self.verifier = EvmVerifier(node, chain, self._signatures)
         self.relay = EvmRelay(
             node,
             chain,
-            (signer, *additional_signers),
+            keys,
             dry_runner,
             self.reader,
             refusals=refusals,
@@ -110,7 +114,7 @@ class EvmRail(RailProperties):
             learner=learner,
         )
         self.gas = self.account_nonces = self.relay
-        self.observer = EvmObserver(
+        self.observer = self.blocks = EvmObserver(
             self.nodes,
             chain,
             self.senders,
@@ -118,8 +122,10 @@ class EvmRail(RailProperties):
             self.relay.record_new_block,
             finality=finality,
         )
-        self.blocks = self.observer
         self.direct_settlement = EvmDirectSettlement(self.observer)
+        self.facilitator = self._create_facilitator(keys, dry_runner)
+        self.deposits = EvmDepositReader(self.nodes, chain, finality, self.reader)
+        self.sweeper = EvmAddressSweeper(chain, keys, dry_runner, shares, data_fees)
         self.offers = EvmOffers(
             chain,
             self.reader,
@@ -128,8 +134,24 @@ class EvmRail(RailProperties):
             self.observer.get_head,
             mismatches,
         )
+        self.addresses = self._own_addresses = _create_addresses(chain, fees, shares, data_fees)
         self.faucet = self._create_faucet() if chain.faucet else None
         self.payouts = self._create_payouts(treasury) if treasury else None
+
+    def _create_facilitator(
+        self, keys: Sequence[EvmSigner], runs: DryRunner
+    ) -> EvmTransferFacilitator:
+        return EvmTransferFacilitator(
+            self._node,
+            self.chain,
+            keys,
+            runs,
+            shares=self.gas_shares,
+            connection=self.nodes,
+            observer=self.observer,
+            get_assets=lambda: self.inspection.assets,
+            has_proxy=lambda: self.inspection.has_x402_proxy,
+        )
 
     def _create_faucet(self) -> EvmFaucet:
         client = FaucetClient(self.rpc, self.chain.name, self.offers.clear_reads)
@@ -216,10 +238,32 @@ class EvmRail(RailProperties):
 
     async def _read_inspection(self) -> discovery.EvmInspection:
         inspection = await discovery.inspect_chain(self._node, self.chain)
-        problem = await find_opener_problem(self._node, self.chain) if inspection.assets else None
-        return (
-            replace(inspection, problems=(*inspection.problems, problem)) if problem else inspection
-        )
+        if not inspection.assets:
+            return inspection
+        faults = await find_opener_problem(self._node, self.chain), await self._check_forwarder()
+        problems = (*inspection.problems, *filter(None, faults))
+        return replace(inspection, problems=problems)
+
+    async def _check_forwarder(self) -> str | None:
+        """Return why no addresses are given out, although the settings have them."""
+        if self._own_addresses is None:
+            return None
+        problem = await find_forwarder_problem(self._node, self.chain)
+        self.addresses = None if problem else self._own_addresses
+        return problem
+
+
+def _create_addresses(
+    chain: EvmChainSettings, fees: RecentFeeCache, shares: GasShares, data_fees: DataFeeReader
+) -> EvmPaymentAddresses | None:
+    if chain.forwarder is None:
+        return None
+    return EvmPaymentAddresses(chain, chain.forwarder, fees, shares, data_fees)
+
+
+def _create_reader(node: EvmNode, chain: EvmChainSettings, now: Callable[[], float]) -> EvmReader:
+    strategies = list_strategies(chain.multicall3)
+    return EvmReader(node, chain.name, strategies, strategy=chain.reads, timer=now)
 
 
 def _create_connection(

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validat
 
 from florin_server.domain.caip import parse_evm_address
 from florin_server.rails.connection.settings import NodeSettings
+from florin_server.rails.evm.forwarder_settings import ForwarderSettings
 from florin_server.rails.evm.larger_amounts import STEPS_MAX, LargerAmounts, require_deeper
 from florin_server.rails.networks import registry
 from florin_server.rails.networks import settings as shared
@@ -158,6 +159,15 @@ class EvmChainSettings(NodeSettings):
     factories: tuple[Address, ...] = Field(
         default=(), description="contracts that can create such accounts; others are never called"
     )
+    forwarder: ForwarderSettings | None = Field(
+        default=None,
+        description="payments to addresses; unset: no addresses are given out",
+    )
+    exchanges: tuple[Address, ...] = Field(
+        default=(),
+        description="accounts of exchanges that pay to addresses of payments. They would credit "
+        "returned money to no customer, so it is held until you name an account",
+    )
     treasury: Annotated[shared.Treasury, AfterValidator(_normalize_account)]
     relayer_keystores: tuple[Path, ...] = Field(
         default=(),
@@ -255,9 +265,17 @@ class EvmChainSettings(NodeSettings):
             final_after_s=self.final_after_s,
             finality_tag=self.finality_tag,
         )
+        if self.forwarder is not None and self.home in self._contracts:
+            raise ValueError("forwarder: `home` must be an account whose key you have")
         symbols = self.asset_ids.values()
         require_deeper(self.larger_amounts, symbols, usual, registry.find_network(self.caip2))
         return self
+
+    @property
+    def _contracts(self) -> frozenset[str]:
+        """Return the contracts of the settings, which have no key."""
+        tokens = (asset.address for asset in self.assets)
+        return self.settlers.union(tokens, self.factories, (self.opener or "", _COIN))
 
     @property
     def caip2(self) -> str:
@@ -323,5 +341,12 @@ class EvmChainSettings(NodeSettings):
 
     @property
     def settlers(self) -> frozenset[str]:
-        """Return every settlement contract whose events count."""
-        return frozenset((self.settler, *self.former_settlers))
+        """Return every contract whose events of payments count, the forwarder included."""
+        forwarders = () if self.forwarder is None else (self.forwarder.address,)
+        return frozenset((self.settler, *self.former_settlers, *forwarders))
+
+    @property
+    def home(self) -> str:
+        """Return the address that receives what is not part of a payment to an address."""
+        own = None if self.forwarder is None else self.forwarder.home
+        return own or self.treasury.rpartition(":")[2]

@@ -26,12 +26,16 @@ class EmbeddedToken:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddedNetwork:
-    """An embedded chain: its CAIP-2 id, its name, its coin's CAIP-19 reference, and its tokens."""
+    """An embedded chain: its CAIP-2 id, its name, its coin's CAIP-19 reference, and its tokens.
+
+    `forwarder` is the contract that gives payments addresses; empty without one.
+    """
 
     chain_id: str
     name: str
     coin: str
     tokens: tuple[EmbeddedToken, ...]
+    forwarder: str = ""
 
     @property
     def coin_id(self) -> str:
@@ -60,6 +64,7 @@ EMBEDDED_EVM: Final = EmbeddedNetwork(
             peg="EUR",
         ),
     ),
+    forwarder="0xcd4e236875195a662c385605fb5d81d494e421a6",
 )
 # addresses are SHA-256 of "florin solana devnet" and the words after them
 EMBEDDED_SOLANA: Final = EmbeddedNetwork(

@@ -18,11 +18,13 @@ from florin_server.rails.solana.dialect import NEW_BLOCKS, SolanaNodeDialect, pa
 from florin_server.rails.solana.paying.offers import SolanaOffers
 from florin_server.rails.solana.paying.requests import SolanaTransactionRequests
 from florin_server.rails.solana.paying.terms import SolanaTermsReader
+from florin_server.rails.solana.paying.transfers import SolanaTransferRequests
 from florin_server.rails.solana.paying.verify import SolanaVerifier
 from florin_server.rails.solana.reading.gaps import HistoryGaps
 from florin_server.rails.solana.reading.node import SolanaNode
 from florin_server.rails.solana.reading.observer import SolanaObserver
 from florin_server.rails.solana.sending.durable_nonces import SolanaDurableNonces
+from florin_server.rails.solana.sending.facilitator import SolanaTransferFacilitator
 from florin_server.rails.solana.sending.history import SolanaTreasuryHistory
 from florin_server.rails.solana.sending.payouts import SolanaPayouts
 from florin_server.rails.solana.sending.relay import SolanaRelay
@@ -49,6 +51,8 @@ class SolanaRail(RailProperties):
     # nearly all transactions in them are other people's, and final blocks never change
     blocks = None
     direct_settlement = None  # what wallets send is found by its address, not by an event
+    # no program gives payments addresses of their own
+    addresses = deposits = sweeper = None
     account_nonces = None  # a signature lasts as long as its blockhash, or its durable nonce
     gas = None  # a fee does not depend on computation
 
@@ -91,6 +95,7 @@ class SolanaRail(RailProperties):
         self.transaction_requests = SolanaTransactionRequests(
             node, chain, signer.pubkey, self._get_inspection
         )
+        self.transfer_requests = SolanaTransferRequests(node, chain, self._get_inspection)
         self.relay = SolanaRelay(node, chain, signer, self.verifier)
         self.observer = SolanaObserver(
             self.nodes,
@@ -98,6 +103,15 @@ class SolanaRail(RailProperties):
             gaps,
             self.relay.get_settlement_transaction,
             lambda slot: self.pace.record_head(slot, now()),
+        )
+        self.facilitator = SolanaTransferFacilitator(
+            node,
+            chain,
+            signer,
+            self.verifier,
+            connection=self.nodes,
+            observer=self.observer,
+            get_inspection=self._get_inspection,
         )
         self.durable_nonces = SolanaDurableNonces(node, chain, signer)
         self.token_accounts = SolanaTokenAccounts(node, chain, signer, self._get_inspection)

@@ -26,6 +26,7 @@ from florin_server.web.console.context import ConsoleContext
 from florin_server.web.console.merchant import (
     balances,
     branding,
+    claims,
     create,
     keys,
     merchants,
@@ -39,6 +40,7 @@ from florin_server.web.console.merchant import (
 from florin_server.web.console.merchant import payments as own_payments
 from florin_server.web.console.operator import (
     accounts,
+    addresses,
     books,
     health,
     held,
@@ -93,6 +95,7 @@ MERCHANT_WRITES: Mapping[str, PageHandler] = {
     f"{payment.PATH}/refund": payment.refund,
     f"{payment.PATH}/cancel": payment.cancel,
     f"{payment.PATH}/simulate": payment.simulate,
+    claims.PATH: claims.decide,
     branding.PATH: branding.save,
     branding.PREVIEW_PATH: branding.preview,
     f"{merchants.MERCHANT_PATH}/destinations": merchants.add,
@@ -123,6 +126,7 @@ MERCHANT_WRITES_ONCE: Mapping[str, PageHandler] = {
 MERCHANT_FRESH_PATHS = frozenset(
     {
         f"{payment.PATH}/refund",
+        claims.PATH,
         f"{merchants.MERCHANT_PATH}/destinations",
         f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/change",
         f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/remove",
@@ -135,6 +139,7 @@ MERCHANT_FRESH_PATHS = frozenset(
 MERCHANT_CONFIRMS: Mapping[str, Confirmer] = {
     f"{payment.PATH}/refund": payment.confirm_refund,
     f"{payment.PATH}/cancel": payment.confirm_cancel,
+    claims.PATH: claims.confirm_decide,
     f"{merchants.MERCHANT_PATH}/destinations": merchants.confirm_add,
     f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/change": merchants.confirm_change,
     f"{merchants.MERCHANT_PATH}/destinations/{{settlement_id}}/remove": merchants.confirm_remove,
@@ -151,6 +156,7 @@ _OPERATOR_READS: Mapping[str, PageHandler] = {
     search.PATH: search.search_all,
     payouts.PATH: payouts.show,
     held.PATH: held.show,
+    addresses.PATH: addresses.show,
     quarantine.PATH: quarantine.show,
     books.PATH: books.show,
     accounts.PATH: accounts.show,
@@ -169,6 +175,7 @@ OPERATOR_WRITES: Mapping[str, PageHandler] = {
     f"{payouts.PATH}/refuse": payouts.refuse,
     f"{payouts.PATH}/resolve": payouts.resolve,
     f"{held.PATH}/resolve": held.resolve,
+    addresses.SWEEP_PATH: addresses.sweep,
     f"{quarantine.PATH}/retry": quarantine.retry,
     f"{quarantine.PATH}/resolve": quarantine.resolve,
     f"{books.PATH}/difference": books.book_difference,
@@ -188,6 +195,7 @@ OPERATOR_CONFIRMS: Mapping[str, Confirmer] = {
     f"{payouts.PATH}/refuse": payouts.confirm_refuse,
     f"{payouts.PATH}/resolve": payouts.confirm_resolve,
     f"{held.PATH}/resolve": held.confirm_resolve,
+    addresses.SWEEP_PATH: addresses.confirm_sweep,
     f"{quarantine.PATH}/resolve": quarantine.confirm_resolve,
     f"{books.PATH}/difference": books.confirm_difference,
     f"{accounts.PATH}/partners/status": accounts.confirm_partner_status,

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from florin.v1 import (
     access_pb2,
     account_pb2,
+    address_pb2,
     condition_pb2,
     held_pb2,
     ledger_pb2,
@@ -54,6 +55,7 @@ ENUMS: Final[Mapping[str, Any]] = {
     "payout": payout_pb2.PayoutStatus,
     "payout_kind": payout_pb2.PayoutKind,
     "held": held_pb2.HeldPaymentState,
+    "claim": held_pb2.DepositClaimState,
     "quarantine": quarantine_pb2.QuarantinedItemState,
     "verdict": ledger_pb2.BalanceVerdict,
     "condition": condition_pb2.ConditionState,
@@ -89,6 +91,7 @@ _PREFIXES: Final = {
     "payout": "PAYOUT_STATUS_",
     "payout_kind": "PAYOUT_KIND_",
     "held": "HELD_PAYMENT_STATE_",
+    "claim": "DEPOSIT_CLAIM_STATE_",
     "quarantine": "QUARANTINED_ITEM_STATE_",
     "verdict": "BALANCE_VERDICT_",
     "condition": "CONDITION_STATE_",
@@ -346,6 +349,12 @@ class Formatter:
     def word(self, name: str) -> StatePill:
         """Return the word, color and sign of a state by its name."""
         return get_pill(self.texts, name)
+
+    def deposit_pill(self, deposit: address_pb2.PaymentDeposit) -> StatePill:
+        """Return how far a deposit is: returned, final, or seen in a block."""
+        if deposit.HasField("returned_by"):
+            return self.word("deposit.returned")
+        return self.word("deposit.final" if deposit.is_final else "deposit.seen")
 
     def row_pill(self, row: listing_pb2.PaymentRow) -> StatePill:
         """Return the state of a payment with that of its refunds."""

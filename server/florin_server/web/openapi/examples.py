@@ -84,7 +84,10 @@ MERCHANT_ID = _STAND_INS["<merchant id>"]
 REFUND_ID = _STAND_INS["<refund id>"]
 TX_HASH = _STAND_INS["<hash>"]
 _ENDPOINT_ID = "whe_4TqLr8ZsXn2Vb6K1M"
+_CLAIM_ID = "clm_7Yd3KsWq9XfRb2M5L"
 _NOTE_ID = "note_2Wc9LrQx7VbT4Ks1N"
+_DOLLARS = "eip155:31337/erc20:0x1955e4e690c31eb02b611e8ff9a162f4e3b4c9e9"
+_ACCOUNT = f"eip155:31337:{_STAND_INS['<wallet address>']}"
 # bodies of requests that no wire test records, by operation id and name
 _REQUESTS: Mapping[str, JsonObject] = {
     "advanceTestClock": {"an hour": {"seconds": 3600}},
@@ -108,6 +111,17 @@ _REQUESTS: Mapping[str, JsonObject] = {
     },
     "createPaymentNote": {"note": {"text": "The buyer asks for an invoice."}},
     "updatePaymentNote": {"delete": {"deleted": True}, "restore": {"deleted": False}},
+    "openAddresses": {
+        "dollars": {"assets": [_DOLLARS]},
+        "with an account for what comes back": {"assets": [_DOLLARS], "refundAccount": _ACCOUNT},
+    },
+    "claimDeposit": {
+        "with the id of the withdrawal": {
+            "asset": _DOLLARS,
+            "account": _ACCOUNT,
+            "message": "Withdrawal 8842115 of January 15",
+        }
+    },
     "takeWebhooks": {"wait for events": {"receipts": [], "maxWaitMs": 20000}},
     "createRefund": {
         "part": {
@@ -124,7 +138,11 @@ _SAME_BODIES = {"createPaymentAlias": "createPayment"}
 def get_path_example(name: str, path: str) -> str:
     """Return a value for a variable of a path."""
     values = {"paymentId": PAYMENT_ID, "merchantId": MERCHANT_ID}
-    own_ids = {"webhook-endpoints": _ENDPOINT_ID, "notes": _NOTE_ID}
+    own_ids = {
+        "webhook-endpoints": _ENDPOINT_ID,
+        "notes": _NOTE_ID,
+        "deposit-claims": _CLAIM_ID,
+    }
     own_id = next((own_ids[part] for part in path.split("/") if part in own_ids), None)
     return values.get(name, own_id or f"{_PREFIX['settlement']}01")
 

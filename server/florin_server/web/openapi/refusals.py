@@ -60,6 +60,17 @@ _METHOD_CODES: Mapping[str, tuple[ErrorCode, ...]] = {
         ErrorCode.PAYMENT_EXPIRED,
         ErrorCode.SANCTIONED_USER,
     ),
+    "GatewayService.OpenAddresses": (
+        ErrorCode.INVALID_STATE,
+        ErrorCode.PAYMENT_NOT_FOUND,
+        ErrorCode.PAYMENT_EXPIRED,
+        ErrorCode.SANCTIONED_USER,
+    ),
+    "GatewayService.ClaimDeposit": (
+        ErrorCode.INVALID_STATE,
+        ErrorCode.PAYMENT_NOT_FOUND,
+        ErrorCode.SANCTIONED_USER,
+    ),
     "GatewayService.FetchAction": (
         ErrorCode.INVALID_STATE,
         ErrorCode.PAYMENT_NOT_FOUND,
@@ -94,6 +105,18 @@ _METHOD_CODES: Mapping[str, tuple[ErrorCode, ...]] = {
         ErrorCode.NOT_FOUND,
         ErrorCode.PAYMENT_NOT_SUCCEEDED,
         ErrorCode.ALREADY_REFUNDED,
+    ),
+    "MerchantService.ListDepositClaims": (ErrorCode.PAYMENT_NOT_FOUND,),
+    "MerchantService.ConfirmDepositClaim": (
+        ErrorCode.PAYMENT_NOT_FOUND,
+        ErrorCode.NOT_FOUND,
+        ErrorCode.INVALID_STATE,
+        ErrorCode.SANCTIONED_USER,
+    ),
+    "MerchantService.RejectDepositClaim": (
+        ErrorCode.PAYMENT_NOT_FOUND,
+        ErrorCode.NOT_FOUND,
+        ErrorCode.INVALID_STATE,
     ),
     "AdminService.CreateMerchant": (),
     "AdminService.ListMerchants": (),
@@ -151,6 +174,15 @@ _SETTLEMENT_IN_PATH = frozenset(
     ("AdminService.UpdateCryptoSettlement", "AdminService.DeleteCryptoSettlement")
 )
 
+# an unknown note or claim, which has no code of its own
+_OBJECT_IN_PATH = frozenset(
+    (
+        "AdminService.UpdatePaymentNote",
+        "MerchantService.ConfirmDepositClaim",
+        "MerchantService.RejectDepositClaim",
+    )
+)
+
 
 def list_refusals(method: MethodDescriptor, *, has_body: bool) -> RefusalCodes:
     """Return the codes of an RPC by HTTP status; raise LookupError if this table lacks the RPC."""
@@ -176,8 +208,7 @@ def list_refusals(method: MethodDescriptor, *, has_body: bool) -> RefusalCodes:
         )
     if name in _ENDPOINT_IN_PATH:
         codes_by_status.setdefault(404, set()).add(ErrorCode.INVALID_PARAMS)
-    if name == "AdminService.UpdatePaymentNote":
-        # an unknown note
+    if name in _OBJECT_IN_PATH:
         codes_by_status[404].add(ErrorCode.INVALID_PARAMS)
     if name in _UNIQUE_URL_METHODS:
         # the URL belongs to another endpoint

@@ -43,10 +43,70 @@ _STAGES: dict[str, JsonObject] = {
     "failed": {"processing": _PROCESSING, "failed": {"failed_at": _FINAL_AT}},
     "expired": {"expired": {"expired_at": _EXPIRES_AT}},
     "cancelled": {"cancelled": {"cancelled_at": _FINAL_AT}},
+    "deposit_seen": {"status": "requires_action"},
+    "deposit_returned": _PAID,
+    "deposit_claimed": _PAID,
+}
+_ADDRESS = "eip155:8453:0x5b38da6a701c568545dcfcb03fcb875f56beddc4"
+_SENDER = "eip155:8453:0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"
+_DEPOSITS: dict[str, JsonObject] = {
+    "deposit_seen": {
+        "tx_id": TX_HASH,
+        "sender_caip10": _SENDER,
+        "address_caip10": _ADDRESS,
+        "amount": {"unit": _ASSET, "value": "4000000"},
+        "is_final": False,
+        "received": {"unit": _ASSET, "value": "4000000"},
+        "missing": {"unit": _ASSET, "value": "8500000"},
+        "over": {"unit": _ASSET, "value": "0"},
+        "returned_to_caip10": None,
+        "payout_id": None,
+        "claim_id": None,
+    },
+    "deposit_returned": {
+        "tx_id": TX_HASH,
+        "sender_caip10": _SENDER,
+        "address_caip10": _ADDRESS,
+        "amount": {"unit": _ASSET, "value": "1000000"},
+        "is_final": True,
+        "received": None,
+        "missing": None,
+        "over": None,
+        "returned_to_caip10": _SENDER,
+        "payout_id": "pout_7Gh2Kq9Lw4Rt",
+        "claim_id": None,
+    },
+    "deposit_claimed": {
+        "tx_id": None,
+        "sender_caip10": None,
+        "address_caip10": _ADDRESS,
+        "amount": {"unit": _ASSET, "value": "1000000"},
+        "is_final": True,
+        "received": None,
+        "missing": None,
+        "over": None,
+        "returned_to_caip10": None,
+        "payout_id": None,
+        "claim_id": "clm_5Rt8Wq2Lx9Kp",
+    },
 }
 _REASONS = {"failed": "failure_reason", "cancelled": "cancellation_reason"}
-_VERSIONS = {"created": 0, "expired": 1, "cancelled": 1, "processing": 1, "settled": 3}
-_TIMES = {"created": _CREATED_AT, "processing": _PROCESSING_AT, "expired": _EXPIRES_AT}
+_VERSIONS = {
+    "created": 0,
+    "expired": 1,
+    "cancelled": 1,
+    "processing": 1,
+    "settled": 3,
+    "deposit_seen": 1,
+    "deposit_returned": 4,
+    "deposit_claimed": 4,
+}
+_TIMES = {
+    "created": _CREATED_AT,
+    "processing": _PROCESSING_AT,
+    "expired": _EXPIRES_AT,
+    "deposit_seen": _PROCESSING_AT,
+}
 
 
 def make_webhook_example(event_type: str) -> JsonObject:
@@ -61,7 +121,7 @@ def make_webhook_example(event_type: str) -> JsonObject:
         "payment_state_version": 4 if is_refund else _VERSIONS.get(stage, 2),
         "reference_id": "order-1001",
         "status": stage,
-        "is_final": is_refund or stage not in {"created", "processing"},
+        "is_final": is_refund or stage not in {"created", "processing", "deposit_seen"},
         "amount": {"unit": "iso4217/USD", "value": "1250"},
         "created_at": _CREATED_AT,
         "expires_at": _EXPIRES_AT,
@@ -74,6 +134,8 @@ def make_webhook_example(event_type: str) -> JsonObject:
         "refunds": [_make_refund(stage)] if is_refund else [],
         **members,
     }
+    if stage in _DEPOSITS:
+        data["deposit"] = _DEPOSITS[stage]
     if stage in _REASONS and not is_refund:
         data[stage] = {**data[stage], _REASONS[stage]: None}
     return {

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from florin.v1 import webhook_pb2
 from grpc_rest_gateway.openapi import SchemaRegistry
 
-from florin_server.domain.webhooks.endpoint import EVENT_TYPES
+from florin_server.domain.webhooks.endpoint import DEPOSIT_TYPES, EVENT_TYPES
 from florin_server.domain.webhooks.signing import HEADER_FAMILIES
 from florin_server.web.openapi.webhook_examples import make_webhook_example
 
@@ -30,20 +31,39 @@ _HEADERS = tuple(
 )
 
 
+_DEPOSIT_SUMMARIES = dict(
+    zip(
+        DEPOSIT_TYPES,
+        (
+            "Money arrived at an address of a payment.",
+            "Money at an address of a payment was sent back.",
+            "A buyer named an account for held money of an address.",
+        ),
+        strict=True,
+    )
+)
+
+
 def describe_webhooks(schemas: SchemaRegistry) -> JsonObject:
     """Describe one webhook per event type; all types share one schema."""
     body = schemas.build_response(webhook_pb2.WebhookEvent.DESCRIPTOR)
     return {event_type: {"post": _describe_webhook(event_type, body)} for event_type in EVENT_TYPES}
 
 
-def _describe_webhook(event_type: str, body: JsonObject) -> JsonObject:
-    name = "".join(part.capitalize() for part in event_type.split("."))
+def _describe_type(event_type: str) -> str:
     subject, _, status = event_type.rpartition(".")
+    if event_type in DEPOSIT_TYPES:
+        return _DEPOSIT_SUMMARIES[event_type]
     verb = "was" if status in {"created", "settled"} else "is"
+    return f"A {subject} {verb} {status}."
+
+
+def _describe_webhook(event_type: str, body: JsonObject) -> JsonObject:
+    name = "".join(part.capitalize() for part in re.split(r"[._]", event_type))
     return {
         "operationId": f"on{name}",
         "tags": ["Webhooks"],
-        "summary": f"A {subject} {verb} {status}.",
+        "summary": _describe_type(event_type),
         "security": [],
         "parameters": [
             {

@@ -25,6 +25,13 @@ from florin_server.money.payments.service.ways import NetworkFee
 from florin_server.web.assets import get_asset_url
 from florin_server.web.language import Translations, get_translations, trim_zeros
 from florin_server.web.payments import accent, qr
+from florin_server.web.payments.claim_box import NO_CLAIMS, ClaimData, build_claim_box
+from florin_server.web.payments.send_box import NO_ADDRESSES, SendData, build_send_box
+from florin_server.web.payments.transfer_box import (
+    NO_TRANSFERS,
+    TransferData,
+    build_transfer_box,
+)
 from florin_server.web.render import (
     HttpHeaders,
     ScriptData,
@@ -177,6 +184,9 @@ class CheckoutData:
     support_url: str | None = None
     return_link: ReturnLink | None = None
     solana_pay_url: str = ""
+    send: SendData = NO_ADDRESSES
+    transfers: TransferData = NO_TRANSFERS
+    claims: ClaimData = NO_CLAIMS
 
 
 class _Row(NamedTuple):
@@ -282,6 +292,9 @@ def render_checkout(
         solana_qr=qr.render_code(checkout.solana_pay_url, translations.plain("solana.qr"))
         if open_ and checkout.solana_pay_url
         else "",
+        send=build_send_box(checkout.send, translations) if open_ else None,
+        transfer=build_transfer_box(checkout.transfers, translations) if open_ else None,
+        claims=build_claim_box(checkout.claims, translations),
         script=_build_script_data(checkout, translations),
         script_texts=_load_script_texts(language),
     )
@@ -353,12 +366,13 @@ def _list_back_links(checkout: CheckoutData) -> Sequence[_BackLink]:
 def _waits_for_tap(checkout: CheckoutData) -> bool:
     """Return True if the page must not leave automatically.
 
-    That is so where money can still move, and where only an app's link leads away that is not the
-    merchant's own.
+    That is so where money can still move or be claimed, and where only an app's link leads away
+    that is not the merchant's own.
     """
     app = checkout.return_link
     is_foreign = checkout.return_url is None and app is not None and app.needs_tap
-    return checkout.may_receive_money or checkout.refund is not None or is_foreign
+    has_claims = bool(checkout.claims.amounts or checkout.claims.claims)
+    return checkout.may_receive_money or has_claims or checkout.refund is not None or is_foreign
 
 
 def _to_row(line: CheckoutLine, symbol: str, translations: Translations) -> _Row:
@@ -437,7 +451,9 @@ def _to_script_chain(chain: CheckoutChain) -> Mapping[str, str]:
 @functools.cache
 def _get_script_urls() -> Mapping[str, str]:
     """Return the addresses of the scripts that the page loads on demand."""
-    return {name: get_asset_url(f"checkout/{name}.js") for name in ("wallets", "redirect")}
+    return {
+        name: get_asset_url(f"checkout/{name}.js") for name in ("wallets", "redirect", "deposits")
+    }
 
 
 @functools.cache

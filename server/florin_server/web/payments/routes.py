@@ -38,6 +38,7 @@ from florin_server.settings import AppLinkSettings
 from florin_server.settings.context import SettingsContext
 from florin_server.web.handlers import Routes, build_read_routes, make_constant_handler
 from florin_server.web.payments import solana_pay
+from florin_server.web.payments.send import find_received
 from florin_server.web.payments.views import CheckoutPages
 from florin_server.web.refusal import check_page_rate, to_refused_error
 
@@ -76,6 +77,9 @@ def build_routes(app: _Context) -> Routes:
     }
     single_method_routes = {
         ("GET", "/{payment_id}/events"): _make_events_handler(app, answers),
+        ("POST", "/{payment_id}/addresses"): pages.open_address,
+        ("POST", "/{payment_id}/claims"): pages.claim_deposit,
+        ("POST", "/{payment_id}/transfers"): pages.open_transfer,
         ("POST", "/{payment_id}/test"): pages.run_test_action,
     }
     return {
@@ -87,9 +91,11 @@ def build_routes(app: _Context) -> Routes:
 
 def _make_state_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:
     async def tell(request: PlainRequest) -> PlainResponse:
-        return PlainResponse.from_json(
-            _build_public_status(app, await _get_payment(app, request), codec)
-        )
+        payment = await _get_payment(app, request)
+        state = _build_public_status(app, payment, codec)
+        if (received := await find_received(app, payment)) is not None:
+            state["received"] = received
+        return PlainResponse.from_json(state)
 
     return tell
 

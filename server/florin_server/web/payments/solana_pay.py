@@ -1,7 +1,8 @@
-"""The link of Solana Pay: what a wallet shows of a payment, and the transaction that it sends.
+"""The links of Solana Pay: what a wallet shows of a payment, and the transaction that it sends.
 
 A wallet reads the label first, then names the account that pays. It knows nothing of the API, and
-has no credential: the link is all it needs, as for the checkout page.
+has no credential: the link is all it needs, as for the checkout page. A second link holds
+receiver and amount, so that the wallet makes the transfer and fetches nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Final, Protocol
 import orjson
 from grpc_rest_gateway.plain import PlainHandler, PlainRequest, PlainResponse
 
+from florin_server.accounts.service.wallets import create_checkout_caller
 from florin_server.api.payments.codec import PaymentCodec
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.screening.context import ScreeningContext
@@ -27,6 +29,7 @@ from florin_server.money.payments.service.transaction_request import (
     request_transaction,
     require_acceptance,
 )
+from florin_server.money.payments.service.transfer_request import open_link
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
@@ -52,8 +55,9 @@ class _Context(
 
 
 _PATH: Final = "/solana/{payment_id}"
+_TRANSFER_PATH: Final = f"{_PATH}/transfer"
 # wallets in browsers call it too
-CORS_PATHS: Final = ("/solana/*",)
+CORS_PATHS: Final = ("/solana/*", "/solana/*/transfer")
 _BODY_BYTES_MAX: Final = 4096
 _ICON: Final = "site/icon.png"
 
@@ -63,6 +67,7 @@ def build_routes(app: _Context, codec: PaymentCodec) -> Routes:
     return {
         **build_read_routes({_PATH: _make_label_handler(app)}),
         ("POST", _PATH): _make_transaction_handler(app, codec),
+        ("POST", _TRANSFER_PATH): _make_transfer_handler(app, codec),
     }
 
 
@@ -98,6 +103,37 @@ def _make_transaction_handler(app: _Context, codec: PaymentCodec) -> PlainHandle
     return answer
 
 
+def _make_transfer_handler(app: _Context, codec: PaymentCodec) -> PlainHandler:
+    async def answer(request: PlainRequest) -> PlainResponse:
+        payment, merchant = await _get_checkout(app, request)
+        try:
+            asset = _parse_asset(request.body)
+            network = get_peer_network(request.peer)
+            caller = await create_checkout_caller(
+                app, live=payment.live, network=network, use="transfer"
+            )
+            link = await open_link(app, caller, payment, merchant, asset)
+        except ApiError as error:
+            raise to_refused_error(error) from error
+        option = link.option
+        amount = codec.to_amount(f"caip19/{option.asset}", option.value)
+        return PlainResponse.from_json(
+            {
+                "url": link.uri,
+                "asset": option.asset,
+                "amount": {
+                    "value": str(option.value),
+                    "decimals": amount.display.decimals,
+                    "symbol": amount.display.asset_symbol,
+                },
+                "reference": option.payer.rpartition(":")[2],
+                "expiresAt": min(option.expires_at or payment.expires_at, payment.expires_at),
+            }
+        )
+
+    return answer
+
+
 async def _get_checkout(app: _Context, request: PlainRequest) -> tuple[Payment, Merchant]:
     """Return the payment in the path; RefusedError if unknown or above the rate limit."""
     check_page_rate(app, request)
@@ -107,13 +143,28 @@ async def _get_checkout(app: _Context, request: PlainRequest) -> tuple[Payment, 
     return checkout
 
 
-def _parse_account(body: bytes) -> str:
-    """Return the account in a wallet's request; ApiError(params_validation) without one."""
+def _parse_body(body: bytes) -> dict[str, object] | None:
     try:
         content = orjson.loads(body) if len(body) <= _BODY_BYTES_MAX else None
     except orjson.JSONDecodeError:
-        content = None
-    account = content.get("account") if isinstance(content, dict) else None
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _parse_asset(body: bytes) -> str | None:
+    """Return the asset in a request, None without one; ApiError(params_validation) if invalid."""
+    content = _parse_body(body or b"{}")
+    asset = None if content is None else content.get("asset")
+    if content is None or not isinstance(asset, str | None):
+        text = "The body must be a JSON object; its member asset is a CAIP-19 id"
+        raise ApiError(ErrorCode.PARAMS_VALIDATION, text)
+    return asset
+
+
+def _parse_account(body: bytes) -> str:
+    """Return the account in a wallet's request; ApiError(params_validation) without one."""
+    content = _parse_body(body)
+    account = None if content is None else content.get("account")
     if not isinstance(account, str):
         text = "The body must be a JSON object with the member account, a wallet's address"
         raise ApiError(ErrorCode.PARAMS_VALIDATION, text)

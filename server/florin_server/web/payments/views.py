@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Protocol
 from urllib.parse import parse_qsl, urlencode
@@ -46,7 +47,7 @@ from florin_server.web import theme
 from florin_server.web.error_pages import render_rate_limit_page, render_unknown_payment_page
 from florin_server.web.forms import FORM_TYPE, get_media_type, is_same_site_form
 from florin_server.web.language import LANGUAGES, PARAMETER, negotiate_language
-from florin_server.web.payments import page
+from florin_server.web.payments import claim_box, page, send, transfer_box
 from florin_server.web.payments.page import (
     CheckoutChain,
     CheckoutData,
@@ -122,6 +123,62 @@ class CheckoutPages:
         headers = [(b"location", f"/{payment.id}{query}".encode())]
         return PlainResponse(303, b"", "text/html; charset=utf-8", headers)
 
+    async def open_address(self, request: PlainRequest) -> PlainResponse:
+        """Open an address of the payment for the asset in the form; redirect to its page.
+
+        Forms of other sites are refused. The page shows why there is no address.
+        """
+        self._require_own_form(request)
+        link = request.variables["payment_id"]
+        if wait_s := self._app.limits.count_page(request.peer):
+            return render_rate_limit_page(request, wait_s)
+        payment = await find_payment(self._app, link)
+        if payment is None:
+            return render_unknown_payment_page(request)
+        asset = dict(_parse_fields(request.body)).get("asset", "")
+        refusal_key = await send.open_address(self._app, payment, asset, request.peer)
+        if refusal_key:
+            return await self._render(request, link, send_refusal_key=refusal_key)
+        return _redirect(request, payment.id, {send.ASSET_PARAMETER: asset}, "send")
+
+    async def open_transfer(self, request: PlainRequest) -> PlainResponse:
+        """Open the link of a transfer for the asset in the form; redirect to the payment's page.
+
+        Forms of other sites are refused. The page shows why there is no link.
+        """
+        self._require_own_form(request)
+        link = request.variables["payment_id"]
+        if wait_s := self._app.limits.count_page(request.peer):
+            return render_rate_limit_page(request, wait_s)
+        checkout = await find_checkout(self._app, link)
+        if checkout is None:
+            return render_unknown_payment_page(request)
+        asset = dict(_parse_fields(request.body)).get("asset", "")
+        refusal_key = await transfer_box.open_transfer(self._app, *checkout, asset, request.peer)
+        if refusal_key:
+            return await self._render(request, link, transfer_refusal_key=refusal_key)
+        return _redirect(
+            request, checkout[0].id, {transfer_box.TRANSFER_PARAMETER: asset}, "solana"
+        )
+
+    async def claim_deposit(self, request: PlainRequest) -> PlainResponse:
+        """Claim held money for the account in the form; redirect to the payment's page.
+
+        Forms of other sites are refused. The page shows why a claim is refused.
+        """
+        self._require_own_form(request)
+        link = request.variables["payment_id"]
+        if wait_s := self._app.limits.count_page(request.peer):
+            return render_rate_limit_page(request, wait_s)
+        payment = await find_payment(self._app, link)
+        if payment is None:
+            return render_unknown_payment_page(request)
+        fields = dict(_parse_fields(request.body))
+        claim_id, form = await claim_box.post_claim(self._app, payment, fields, request.peer)
+        if not claim_id:
+            return await self._render(request, link, claim_form=form)
+        return _redirect(request, payment.id, {claim_box.CLAIM_PARAMETER: claim_id}, "claims")
+
     def _require_own_form(self, request: PlainRequest) -> None:
         """Refuse forms of other sites; programs call `simulate` with an API key."""
         is_form = get_media_type(request) == FORM_TYPE
@@ -141,7 +198,14 @@ class CheckoutPages:
             raise ApiError(ErrorCode.INVALID_PARAMS, "The form names no action")
 
     async def _render(
-        self, request: PlainRequest, link: str, refusal_key: str = ""
+        self,
+        request: PlainRequest,
+        link: str,
+        refusal_key: str = "",
+        send_refusal_key: str = "",
+        transfer_refusal_key: str = "",
+        *,
+        claim_form: claim_box.ClaimForm = claim_box.NO_FORM,
     ) -> PlainResponse:
         language = negotiate_language(request)
         if wait_s := self._app.limits.count_page(request.peer):
@@ -151,6 +215,23 @@ class CheckoutPages:
         if checkout is None:
             return render_unknown_payment_page(request)
         checkout_data = await self._build_checkout(*checkout, refusal_key, return_options)
+        chosen = request.get_parameter(send.ASSET_PARAMETER)
+        checkout_data = replace(
+            checkout_data,
+            send=await send.load(self._app, checkout[0], chosen, send_refusal_key),
+            transfers=await transfer_box.load_transfers(
+                self._app,
+                *checkout,
+                request.get_parameter(transfer_box.TRANSFER_PARAMETER),
+                transfer_refusal_key,
+            ),
+            claims=await claim_box.load_claims(
+                self._app,
+                checkout[0],
+                request.get_parameter(claim_box.CLAIM_PARAMETER),
+                claim_form,
+            ),
+        )
         return page.render_checkout(
             checkout_data,
             language,
@@ -287,6 +368,15 @@ def _get_link(request: PlainRequest) -> str:
     if all(name != PAYMENT_ID_PARAMETER for name, _ in request.query):
         raise RefusedError(404, ErrorCode.INVALID_PARAMS, "Path not found")
     return find_query_id(request.query)
+
+
+def _redirect(
+    request: PlainRequest, payment_id: str, chosen: Mapping[str, str], part: str
+) -> PlainResponse:
+    """Return the redirect to a part of a payment's page, with the asset that was chosen."""
+    query = _build_appearance_query(request, parse_return_options(request.query))
+    location = f"/{payment_id}{query}{'&' if query else '?'}{urlencode(chosen)}#{part}"
+    return PlainResponse(303, b"", "text/html; charset=utf-8", [(b"location", location.encode())])
 
 
 def _build_appearance_query(request: PlainRequest, return_options: ReturnOptions) -> str:

@@ -76,6 +76,7 @@ def filled(tmp_path_factory):
     raw.close()
 
 
+@pytest.mark.slow
 def test_every_query_follows_an_index_among_100_000_payments(filled):
     used = []
     queries = list_queries(EVERY_TERM)

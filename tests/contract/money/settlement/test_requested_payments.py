@@ -8,6 +8,7 @@ from florin_server.db.engine.query import Command, Op, insert, operation
 from florin_server.db.tables.tables import process_table
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.settlement.worker.requested_payments import RequestedPayments
+from florin_server.rails.transfers import ObservedTransfers
 from florin_server.rails.types import AddressMention, MentionQuery, RailUnavailable, RequestedEvents
 
 from tests.support.service_harness import ServiceHarness, open_service
@@ -18,10 +19,12 @@ from tests.support.solana_pay import (
     fetch_transaction,
     find_address,
     fund,
+    give_coin,
     let_time_pass,
     list_legacy_instructions,
     make_transfer,
     name_address,
+    open_link,
     post_account,
     send_instructions,
     wait_status,
@@ -84,6 +87,7 @@ class ListingRail:
 
     def __init__(self) -> None:
         self.transaction_requests = self.terms = self
+        self.transfer_requests = None
         self.is_silent = False
         self.newest_first: list[AddressMention] = []
         self.queries: list[MentionQuery] = []
@@ -159,6 +163,61 @@ async def test_copies_of_one_note_do_not_delay_another_account(service):
     await worker.run_turn({})
     assert len(rail.reads) == 100
     assert rail.reads[1] == "payment"
+
+
+class TransferringRail(ListingRail):
+    """A rail whose node lists transactions that pay nothing, thousands of them."""
+
+    def __init__(self, rail) -> None:
+        super().__init__()
+        self.page_size = 1000
+        self.transfer_requests = self
+        self.find_payer = rail.find_payer
+
+    async def find_transfers(self, candidates) -> ObservedTransfers:
+        self.reads += [candidate.tx_hash for candidate in candidates]
+        return ObservedTransfers((), frozenset())
+
+
+async def test_thousands_of_transactions_without_a_note_are_read_once_and_delay_no_other(service):
+    await give_coin(service)
+    spammed_id = (await service.rest.create(ORDER))["paymentId"]
+    assert (await open_link(service, spammed_id)).status == 200
+    app = service.service.app
+    rail = TransferringRail(app.rails[CHAIN])
+    worker = RequestedPayments(app, rail, app.settlers[CHAIN].context.direct_payments)
+    rail.newest_first = [AddressMention(f"spam{n}", "") for n in range(4_999)]
+    rail.newest_first.insert(2_500, AddressMention("payment", ""))
+    rail.newest_first += [AddressMention(f"failed{n}", "", is_failed=True) for n in range(100)]
+    looks = 0
+    while "payment" not in rail.reads:
+        service.clock.advance(1)
+        await worker.run_turn({})
+        looks += 1
+        # a look reads a bounded number, whatever is listed
+        assert len(rail.reads) <= 100 * looks
+        assert looks <= 60
+    # each is read once, and failed ones never
+    assert len(rail.reads) == len(set(rail.reads))
+    assert not any(tx_hash.startswith("failed") for tx_hash in rail.reads)
+    assert len(rail.queries) <= looks
+
+
+async def test_transactions_without_a_note_are_read_only_for_payments_with_a_link(service):
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    await fetch_transaction(service, payment_id, SolanaTestWallet())
+    app = service.service.app
+    rail = TransferringRail(app.rails[CHAIN])
+    rail.newest_first = [AddressMention("noteless", "")]
+    worker = RequestedPayments(app, rail, app.settlers[CHAIN].context.direct_payments)
+    service.clock.advance(1)
+    await worker.run_turn({})
+    assert rail.reads == []
+    await give_coin(service)
+    assert (await open_link(service, payment_id)).status == 200
+    service.clock.advance(61)
+    await worker.run_turn({})
+    assert rail.reads == ["noteless"]
 
 
 async def test_silent_node_is_asked_again_after_ten_seconds(service, node):

@@ -8,7 +8,8 @@ from collections import Counter
 import pytest
 from florin_server.base.topics import Topic
 from florin_server.domain.settlement.chain_txs import TxState
-from florin_server.money.settlement.worker.blocks import create_follower
+from florin_server.money.settlement.worker.address_payments import AddressPayments
+from florin_server.money.settlement.worker.blocks import ChainFollower, create_follower
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
 from florin_server.money.settlement.worker.open_payments import OpenPayments
 from florin_server.rails.evm.rail import EvmRail
@@ -25,6 +26,11 @@ from tests.support.evm_harness import (
 from tests.support.settlement_harness import SettlementHarness, open_settlement_harness
 
 GWEI = 10**9
+
+
+def _create_direct_payments(shop: SettlementHarness, blocks: ChainFollower) -> DirectPayments:
+    addresses = AddressPayments(shop.app, shop.lab.rail, blocks)
+    return DirectPayments(shop.app, shop.lab.rail, blocks, addresses)
 
 
 @pytest.fixture
@@ -177,7 +183,7 @@ async def test_payment_accepted_since_the_last_comparison_is_left_to_the_blocks(
     assert open_payments.list_unseen(at_us - 1) == []
     await shop.lab.mine()
     await blocks.poll()
-    await DirectPayments(shop.app, shop.lab.rail, blocks).adopt(open_payments.items_by_ref)
+    await _create_direct_payments(shop, blocks).adopt(open_payments.items_by_ref)
     assert open_payments.has_event(item)
     # facts that blocks showed are not requested, whenever the payment was accepted
     assert open_payments.list_unseen(at_us) == open_payments.list_unseen(at_us - 1) == []

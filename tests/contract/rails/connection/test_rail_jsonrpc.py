@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import json
 import socket
+from types import SimpleNamespace
 
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from florin_server.rails.connection import jsonrpc
 from florin_server.rails.connection.jsonrpc import (
     AnswerTooLarge,
     HttpTransport,
@@ -181,6 +183,41 @@ async def test_node_without_batch_support_is_called_request_by_request(how):
     request.clear()
     assert await rpc.batch(calls) == ["0x1"] * 9
     assert [item["params"] for item in request] == [[n] for n in range(9)]
+
+
+async def test_error_page_of_a_moment_limits_batches_for_seconds(monkeypatch):
+    now = [1000.0]
+    monkeypatch.setattr(jsonrpc, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    pages = [1]
+
+    def answer(question):
+        if not isinstance(question, list):
+            return result(question, "0x1")
+        pages[0] -= 1
+        return b"<html>" if pages[0] >= 0 else [result(item, "0x1") for item in question]
+
+    rpc, request = node(answer)
+    calls = [("a", [n]) for n in range(9)]
+
+    async def count_requests() -> int:
+        request.clear()
+        assert await rpc.batch(calls) == ["0x1"] * 9
+        return len(request)
+
+    assert await count_requests() == 10
+    assert await count_requests() == 9
+    now[0] += jsonrpc.UNREADABLE_RETRY_S + 1
+    assert await count_requests() == 1
+    # with further pages, each pause is twice as long
+    pages[0] = 1
+    assert await count_requests() == 10
+    pages[0] = 1
+    now[0] += jsonrpc.UNREADABLE_RETRY_S + 1
+    assert await count_requests() == 10
+    now[0] += jsonrpc.UNREADABLE_RETRY_S + 1
+    assert await count_requests() == 9
+    now[0] += jsonrpc.UNREADABLE_RETRY_S
+    assert await count_requests() == 1
 
 
 @pytest.mark.parametrize("most", [1, 2, 3, 5, 8])

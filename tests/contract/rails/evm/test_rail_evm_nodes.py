@@ -355,10 +355,27 @@ async def test_false_nonce_from_a_single_node_does_not_drop_a_transaction():
         counts = faults.make_change_fault(
             faults.make_result_change(hex(99)), method="eth_getTransactionCount"
         )
-        result.proxies[0].fail(counts)
+        for proxy in result.proxies:
+            proxy.fail(counts)
+            assert not await result.rail.observer.cannot_be_mined(tx, ())
+
+
+async def test_a_transaction_is_not_gone_while_nodes_do_not_have_its_receipt():
+    """Nodes index receipts after blocks; the nonce is used, by the transaction itself."""
+    async with nodes() as result:
+        item = await result.lab.create_verified_item(1)
+        nonce = await result.lab.rail.account_nonces.get_next_nonce(RELAYER.address)
+        created = await result.lab.rail.relay.sign(RELAYER.address, nonce, [item])
+        tx = replace(journaled(created, nonce=nonce, sender=RELAYER.address), sent_block=0)
+        await result.lab.rail.relay.broadcast(created.raw)
+        await result.lab.mine(CONFIRMATIONS)
+        for proxy in result.proxies:
+            proxy.fail(
+                faults.make_change_fault(
+                    faults.make_result_change(None), method="eth_getTransactionReceipt"
+                )
+            )
         assert not await result.rail.observer.cannot_be_mined(tx, ())
-        result.proxies[1].fail(counts)
-        assert await result.rail.observer.cannot_be_mined(tx, ())
 
 
 async def test_a_transaction_is_not_gone_if_a_variant_of_it_is_mined():

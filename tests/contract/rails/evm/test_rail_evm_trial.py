@@ -277,7 +277,7 @@ async def test_a_settlement_that_no_transaction_could_bring_is_tried_in_parts(ev
     value = await sold(lab, *range(MANY))
     calls = tried(lab)
     assert await verified(lab, value) == [None] * MANY
-    assert calls == [settler.SETTLE_3009] * 3
+    assert calls == [settler.SETTLE_3009] * 4
     await lab.rail.close()
     await lab.chain.close()
 

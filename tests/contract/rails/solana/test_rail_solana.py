@@ -344,6 +344,19 @@ async def test_money_that_is_gone_when_it_lands_is_a_failure_for_good(lab, buyer
     assert not await lab.rail.observer.cannot_be_mined(make_chain_tx(tx, item), [issued])
 
 
+async def test_payment_whose_status_nodes_lack_for_a_while_is_not_dead(lab, buyer):
+    item, issued = await lab.create_item(buyer)
+    signed = await lab.rail.relay.sign(RELAYER.address, 0, [item])
+    await lab.submit_item(item)
+    await lab.slots(200)
+    lab.transport.changes["getSignatureStatuses"] = make_result_change(
+        lambda answer: answer.update(value=[None] * len(answer["value"]))
+    )
+    tx = make_chain_tx(signed, item)
+    assert await lab.rail.observer.find_unpayable_reason(item, [issued]) is None
+    assert not await lab.rail.observer.cannot_be_mined(tx, [issued])
+
+
 async def test_unsent_payment_is_dead_once_its_blockhash_lapsed_at_final_depth(lab, buyer):
     item, issued = await lab.create_item(buyer)
     created = await lab.rail.relay.sign(RELAYER.address, 0, [item])

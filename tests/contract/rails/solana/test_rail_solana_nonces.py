@@ -203,6 +203,9 @@ async def test_it_is_dead_once_its_nonce_was_advanced_at_final_depth(lab, buyer)
     tx = await lab.rail.relay.sign(RELAYER.address, 0, [item])
     await advance_nonce(lab)
     await lab.slots(FINAL)
+    # a node can read accounts ahead of the transactions that changed them
+    assert await lab.rail.observer.find_unpayable_reason(item, [issued]) is None
+    await lab.slots(8)
     requests = listened(lab)
     reason = await lab.rail.observer.find_unpayable_reason(item, [issued])
     assert reason == "The transaction's nonce was used up before it landed"

@@ -122,6 +122,8 @@ async def test_payment_issued_after_the_pruned_history_lapses_normally(lab, buye
     await advance_nonce(lab)
     await lab.slots(FINAL)
     assert await lab.rail.observer.find_unpayable_reason(item, [issued]) == LAPSED
+    assert await lab.rail.observer.find_unpayable_reason(with_nonce[0], [with_nonce[1]]) is None
+    await lab.slots(8)
     assert await lab.rail.observer.find_unpayable_reason(with_nonce[0], [with_nonce[1]]) == USED_UP
     assert lab.rail.nodes.disagreement == ""
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import pytest
 from florin_server.money.payouts.service.account_opening import list_receiving_accounts
+from florin_server.rails.solana.paying.verify import RELAYER_LAMPORTS_MIN
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.solana.reading.receivers import list_opened_accounts
 from florin_server.rails.solana.sending.signer import SolanaSigner
-from florin_server.rails.types import ReceiverUnavailable, TreasuryTransfer
+from florin_server.rails.types import RailUnavailable, ReceiverUnavailable, TreasuryTransfer
 from solders.keypair import Keypair
 
 from tests.support.solana import ASSETS, SolanaTestWallet
+from tests.support.solana_answers import make_result_change
 from tests.support.solana_devnet import START_S, get_token_account, make_wallet
 from tests.support.solana_rail_harness import (
     MERCHANT,
@@ -149,3 +151,18 @@ async def test_a_payout_opens_an_account_only_if_it_may(lab, payer):
     for transfer in (plain, may):
         assert await payer.check_transfer(transfer, []) is None
         assert not (await payer.sign(0, transfer)).opens_account
+
+
+async def test_relayer_opens_an_account_if_it_has_the_rent_that_the_cluster_takes(lab):
+    places = list_receiving_accounts(ASSETS[0], make_split())
+    changes, rent = lab.transport.changes, 400_000
+    changes["getMinimumBalanceForRentExemption"] = lambda _, answer: {**answer, "result": rent}
+
+    def hold(lamports: int) -> None:
+        changes["getBalance"] = make_result_change(lambda result: result.update(value=lamports))
+
+    hold(RELAYER_LAMPORTS_MIN + rent)
+    assert (await lab.rail.token_accounts.sign(places)).raw
+    hold(RELAYER_LAMPORTS_MIN + rent - 1)
+    with pytest.raises(RailUnavailable, match="has less"):
+        await lab.rail.token_accounts.sign(places)

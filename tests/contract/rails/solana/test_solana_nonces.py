@@ -13,9 +13,14 @@ from florin_server.domain.chains.solana import spl
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.ledger import accounts
 from florin_server.money.ledger.store import ledger
+from florin_server.money.settlement.store import settlement_items
+from florin_server.rails.solana.paying.message import build_lapse_note, compile_message
+from florin_server.rails.solana.reading.node import RecentBlockhash
 from florin_server.rails.solana.sending import durable_nonces
 from florin_server.rails.solana.sending.signer import SolanaSigner
+from florin_server.rails.types import SignedTransaction
 from florin_server.settings import EmbeddedSolanaSettings
+from solders.hash import Hash
 from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
@@ -269,6 +274,33 @@ async def test_nonce_accounts_are_created_once_despite_failures(tmp_path):
         spent = await desk.service.app.store.read(ledger.get_balance(accounts.RENT, COIN))
         assert spent >= 2 * 1_447_680
         await wait_exact(desk, node)
+
+
+async def test_open_transfer_of_others_does_not_keep_an_abandoned_nonce(tmp_path, wallet):
+    async with open_service(tmp_path / "home", solana=ONE_NONCE) as desk:
+        node = SolanaNodeClient(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
+        step = make_time_step(desk, node)
+        first = await make_offer(desk.rest, SolanaTestWallet())
+        await first.confirm()
+        assert (await first.final())["status"] == "succeeded"
+        await wait_until(lambda: list_free_nonces(desk), meanwhile=step)
+        # as a facilitator's: without items, and it never lands
+        relayer = SolanaSigner(desk.service.secrets.solana_relayer_seed)
+        never_known, last_valid = Hash.new_unique(), 10**9
+        message = compile_message(relayer.pubkey, [build_lapse_note(last_valid)], never_known)
+        signed = relayer.sign_transaction(message, RecentBlockhash(never_known, last_valid, 0))
+
+        async def sign(nonce: int) -> SignedTransaction:
+            return signed
+
+        (queue,) = desk.service.app.settlers[CHAIN].context.senders.queues
+        await queue.send([], sign, lambda: settlement_items.claim(()))
+        offer = await make_offer(desk.rest, wallet)
+        assert is_durable(offer)
+        cancelled = f"/v1/payments/{offer.payment_id}/cancel"
+        await desk.rest.call("POST", cancelled, desk.rest.merchant, {})
+        await wait_until(lambda: list_free_nonces(desk), meanwhile=step)
+        assert [tx.hash for tx in queue.list_without_items()] == [signed.hash]
 
 
 # ---- slots of 214 ms, by the clock

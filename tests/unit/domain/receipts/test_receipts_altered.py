@@ -15,6 +15,7 @@ COUNT, SEED = 10_000, 20_261_123
 ISSUER = ReceiptSigner(b"\x11" * 32)
 
 
+@pytest.mark.long
 def test_none_of_ten_thousand_altered_receipts_verifies():
     okp_keys = {signer.id: signer.key for signer in (ISSUER, ReceiptSigner(b"\x22" * 32))}
     forger = ReceiptForger(ISSUER, random.Random(SEED))

@@ -19,6 +19,7 @@ from florin_server.domain.payments.payment import (
 from florin_server.domain.payments.state import CREATED_CAUSE
 from florin_server.domain.webhooks import schedule, signing
 from florin_server.domain.webhooks.endpoint import (
+    DEPOSIT_TYPES,
     EVENT_TYPES,
     PAYMENT_TYPES,
     EndpointState,
@@ -160,8 +161,13 @@ def test_every_reachable_status_has_an_event_type():
     assert find_event_type("confirm_refused", PaymentStatus.REQUIRES_ACTION) is None
     result = {find_event_type("clock", status) for status in PaymentStatus} - {None}
     refunds = {get_refund_event_type(status) for status in RefundStatus}
-    assert {*result, "payment.created", "payment.settled", *refunds} == set(EVENT_TYPES)
-    assert set(PAYMENT_TYPES) == set(EVENT_TYPES) - refunds
+    deposits = {
+        find_event_type(cause, PaymentStatus.PROCESSING)
+        for cause in ("deposit_seen", "deposit_returned", "deposit_claimed")
+    }
+    assert deposits == set(DEPOSIT_TYPES)
+    assert {*result, "payment.created", "payment.settled", *refunds, *deposits} == set(EVENT_TYPES)
+    assert set(PAYMENT_TYPES) == set(EVENT_TYPES) - refunds - deposits
 
 
 def test_endpoint_receives_its_subscribed_event_types():
@@ -176,8 +182,12 @@ def test_endpoint_receives_its_subscribed_event_types():
     assert not any(
         endpoint().is_subscribed(get_refund_event_type(status)) for status in RefundStatus
     )
-    assert all(endpoint("*").is_subscribed(text) for text in EVENT_TYPES)
-    assert all(endpoint("refund.failed", "*").is_subscribed(text) for text in EVENT_TYPES)
+    # only endpoints that name them receive events of deposits
+    everything = set(EVENT_TYPES) - set(DEPOSIT_TYPES)
+    for names in (("*",), ("refund.failed", "*")):
+        assert {text for text in EVENT_TYPES if endpoint(*names).is_subscribed(text)} == everything
+    assert all(endpoint("*", *DEPOSIT_TYPES).is_subscribed(text) for text in EVENT_TYPES)
+    assert not endpoint(DEPOSIT_TYPES[0]).is_subscribed(DEPOSIT_TYPES[1])
     assert endpoint("payment.failed", "payment.created").is_subscribed("payment.failed")
     assert not endpoint("payment.created").is_subscribed("payment.failed")
     # a change without an event

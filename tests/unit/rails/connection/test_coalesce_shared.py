@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 
 import pytest
 from florin_server.rails.connection.coalesce import SharedRequests
@@ -82,3 +83,27 @@ async def test_result_from_before_forget_is_not_shared_afterwards():
     request.go.set()
     assert await asyncio.gather(*before, *after) == [1, 1, 2, 2]
     assert await shared("key", request) == 3
+
+
+async def test_failure_that_no_caller_waits_for_is_not_logged():
+    shared, problems = SharedRequests[int](), []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: problems.append(context))
+    ended = asyncio.Event()
+
+    async def fail_when_canceled() -> int:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+            raise ValueError("the node left a call unanswered")
+
+    caller = asyncio.create_task(shared("key", fail_when_canceled))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    caller.cancel()
+    await asyncio.wait({caller})
+    await ended.wait()
+    await asyncio.sleep(0)
+    del caller
+    gc.collect()
+    assert problems == []

@@ -20,9 +20,14 @@ _NOW_US = {
 
 def upgrade() -> None:
     """Add the columns, and record that older processes may have the store open."""
-    bind = op.get_bind()
+    dialect = op.get_context().dialect.name
     # databases get the stamp's table before the first migration runs
-    if _COMPATIBLE_FROM not in {column["name"] for column in sa.inspect(bind).get_columns(_STAMP)}:
+    if dialect == "postgresql":
+        op.execute(
+            f"ALTER TABLE {_STAMP} ADD COLUMN IF NOT EXISTS "
+            f"{_COMPATIBLE_FROM} VARCHAR(32) DEFAULT '' NOT NULL"
+        )
+    elif not _has_column():
         op.add_column(
             _STAMP, sa.Column(_COMPATIBLE_FROM, sa.String(32), server_default="", nullable=False)
         )
@@ -30,8 +35,13 @@ def upgrade() -> None:
     op.add_column("process", sa.Column("revision", sa.Text(), server_default="", nullable=False))
     op.execute(
         "INSERT INTO installation (name, value) VALUES ('older_releases', "  # noqa: S608
-        f"'v0025 ' || {_NOW_US[bind.dialect.name]})"
+        f"'v0025 ' || {_NOW_US[dialect]})"
     )
+
+
+def _has_column() -> bool:
+    columns = sa.inspect(op.get_bind()).get_columns(_STAMP)
+    return _COMPATIBLE_FROM in {column["name"] for column in columns}
 
 
 def downgrade() -> None:

@@ -11,19 +11,18 @@ from eth_hash.auto import keccak
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _WORD_MAX = 2**256 - 1
 _REFERENCE_BYTES = 32
-# the kind of forwarded payments in nonces: the next after those of the settlement contract
-_FORWARD_KIND = 3
 # the code that creates a minimal proxy (ERC-1167), around the address of its code
 _PROXY_START = bytes.fromhex("3d602d80600a3d3981f3363d3d373d3d3d363d73")
 _PROXY_END = bytes.fromhex("5af43d82803e903d91602b57fd5bf3")
 
 
 class RouteKind(IntEnum):
-    """The settlement contract's payment methods, by its numbers."""
+    """The payment methods, by the contracts' numbers; the last is the forwarder's."""
 
     EIP3009 = 0
     PERMIT2 = 1
     DIRECT = 2
+    FORWARD = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +84,16 @@ class ForwardRoute:
     home: str
 
     @property
+    def settler(self) -> str:
+        """Return the contract whose event proves the payment: the forwarder."""
+        return self.forwarder
+
+    @property
+    def kind(self) -> RouteKind:
+        """Return the payment method."""
+        return RouteKind.FORWARD
+
+    @property
     def words(self) -> tuple[bytes, ...]:
         """Return the parts in the contract's order, without the forwarder, as ABI words.
 
@@ -105,7 +114,7 @@ class ForwardRoute:
     def compute_nonce(self) -> bytes:
         """Return the route's hash, equal to the contract's, which is the salt of its address."""
         chain, *words = self.words
-        contract = (_encode_address(self.forwarder), _encode_uint256(_FORWARD_KIND))
+        contract = (_encode_address(self.forwarder), _encode_uint256(self.kind))
         return bytes(keccak(b"".join((chain, *contract, *words))))
 
     def compute_address(self) -> str:

@@ -18,6 +18,8 @@ from eth_hash.auto import keccak
 from florin_server.domain.chains.evm.abi import encode_address, encode_uint256
 
 PERMIT2 = "0x000000000022d473030f116ddee9f6b43ac78ba3"
+# x402's contract for Permit2, at this address on every chain that has it (CREATE2)
+X402_PROXY = "0x402085c248eea27d92e8b30b2c58ed07f9e20001"
 
 _Members = Sequence[tuple[str, str]]
 _AUTHORIZATION: _Members = (
@@ -49,11 +51,22 @@ def _encode_type(name: str, members: _Members) -> str:
 
 
 _AUTHORIZATION_HASH = keccak(_encode_type("ReceiveWithAuthorization", _AUTHORIZATION).encode())
+_TRANSFER_HASH = keccak(_encode_type("TransferWithAuthorization", _AUTHORIZATION).encode())
 _APPROVAL_HASH = keccak(_encode_type("Permit", _APPROVAL).encode())
 _TOKEN_HASH = keccak(_encode_type("TokenPermissions", _TOKEN).encode())
 _PERMIT_HASH = keccak(
     (
         _encode_type("PermitTransferFrom", _PERMIT) + _encode_type("TokenPermissions", _TOKEN)
+    ).encode()
+)
+
+_WITNESS: _Members = (("to", "address"), ("validAfter", "uint256"))
+_WITNESS_HASH = keccak(_encode_type("Witness", _WITNESS).encode())
+_WITNESS_PERMIT_HASH = keccak(
+    (
+        _encode_type("PermitWitnessTransferFrom", (*_PERMIT, ("witness", "Witness")))
+        + _encode_type("TokenPermissions", _TOKEN)
+        + _encode_type("Witness", _WITNESS)
     ).encode()
 )
 
@@ -152,6 +165,38 @@ class ReceiveWithAuthorization:
 
 
 @dataclass(frozen=True, slots=True)
+class TransferWithAuthorization:
+    """EIP-3009: anyone can move `value` of the domain's token from `payer` to `payee`.
+
+    Valid while validAfter < block time < validBefore, in Unix seconds. Addresses are lower-case.
+    """
+
+    domain: Eip712Domain
+    payer: str
+    payee: str
+    value: int
+    valid_after: int
+    valid_before: int
+    nonce: bytes
+
+    def encode_fields(self) -> bytes:
+        """Return the ABI words of the message, which are also the first arguments of the call."""
+        return (
+            encode_address(self.payer)
+            + encode_address(self.payee)
+            + encode_uint256(self.value)
+            + encode_uint256(self.valid_after)
+            + encode_uint256(self.valid_before)
+            + self.nonce
+        )
+
+    def compute_digest(self) -> bytes:
+        """Return the digest that the payer's key signs."""
+        content = keccak(_TRANSFER_HASH + self.encode_fields())
+        return bytes(keccak(b"\x19\x01" + self.domain.compute_separator() + content))
+
+
+@dataclass(frozen=True, slots=True)
 class PermitTransferFrom:
     """Permit2: `spender` can move `amount` of `token` once, up to and including `deadline`.
 
@@ -187,6 +232,37 @@ class PermitTransferFrom:
         }
         types = {"PermitTransferFrom": _PERMIT, "TokenPermissions": _TOKEN}
         return _build_document(self.domain, "PermitTransferFrom", types, message)
+
+
+@dataclass(frozen=True, slots=True)
+class PermitWitnessTransferFrom:
+    """Permit2 as x402 uses it: `spender` moves `permit.amount` to `payee`, from `valid_after` on.
+
+    The spender is x402's proxy, which sends all of it to the signed payee.
+    """
+
+    permit: PermitTransferFrom
+    payee: str
+    valid_after: int
+
+    def compute_digest(self) -> bytes:
+        """Return the digest that the wallet's key signs."""
+        permit = self.permit
+        permitted = keccak(
+            _TOKEN_HASH + encode_address(permit.token) + encode_uint256(permit.amount)
+        )
+        witness = keccak(
+            _WITNESS_HASH + encode_address(self.payee) + encode_uint256(self.valid_after)
+        )
+        struct = (
+            _WITNESS_PERMIT_HASH
+            + permitted
+            + encode_address(permit.spender)
+            + encode_uint256(permit.nonce)
+            + encode_uint256(permit.deadline)
+            + witness
+        )
+        return bytes(keccak(b"\x19\x01" + permit.domain.compute_separator() + keccak(struct)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,7 @@ def get_account_name(account: str, *, is_payer: bool) -> str:
         parsed = parse_account(name)
         chain = f"{parsed.chain.namespace.capitalize()}-{parsed.chain.reference}"
         return f"Assets:Wallets:{_NOT_ACCOUNT.sub('-', chain)}:{_to_component(parsed.address)}"
-    if kind == LedgerAccountKind.HELD:
+    if kind in {LedgerAccountKind.HELD, LedgerAccountKind.STRAY}:
         return HELD
     return PAYERS if is_payer else DESTINATIONS
 

@@ -24,6 +24,7 @@ from florin_server.db.engine.query import (
     param,
 )
 from florin_server.db.tables.tables import (
+    deposit_event_table,
     payment_event_table,
     payment_settled_table,
     payment_table,
@@ -31,7 +32,11 @@ from florin_server.db.tables.tables import (
     webhook_delivery_table,
 )
 from florin_server.domain.payments.state import CREATED_CAUSE
-from florin_server.domain.webhooks.endpoint import SETTLED_TYPE, WebhookEndpoint
+from florin_server.domain.webhooks.endpoint import (
+    DEPOSIT_TYPES,
+    SETTLED_TYPE,
+    WebhookEndpoint,
+)
 from florin_server.money.outbox.store import events
 
 # payments that one page reads, and the number of waiting deliveries at which none is added
@@ -106,6 +111,7 @@ def _page_statement(*owner: ColumnElement[bool]) -> Statement[str]:
 _OF_PARTNER = _page_statement(_OF_OWNER[0], _OF_OWNER[1])
 _OF_MERCHANT = _page_statement(payment_table.c.merchant_id == param("merchant", Text))
 _refund_event = refund_event_table.c
+_deposit_event = deposit_event_table.c
 
 
 def _later_statement(table: Any) -> Statement[_LaterChange]:
@@ -126,13 +132,14 @@ def _later_statement(table: Any) -> Statement[_LaterChange]:
 
 _REFUNDED = _later_statement(refund_event_table)
 _SETTLED = _later_statement(payment_settled_table)
+_DEPOSITED = _later_statement(deposit_event_table)
 _event = payment_event_table.c
 _FIRST = Statement(
     select(_event.payment_id, func.min(_event.version).label("place"))
     .where(
         is_in(_event.payment_id, "ids"),
         _event.at_us >= param("since_us"),
-        or_(_event.cause == param("created_cause"), is_in(_event.status, "statuses")),
+        or_(is_in(_event.cause, "causes"), is_in(_event.status, "statuses")),
     )
     .group_by(_event.payment_id),
     _Place,
@@ -147,6 +154,19 @@ _FIRST_OF_REFUND = Statement(
         is_in(_refund_event.status, "statuses"),
     )
     .group_by(_refund_event.payment_id),
+    _Place,
+)
+_FIRST_OF_DEPOSIT = Statement(
+    select(_deposit_event.payment_id, func.min(events.place_of_deposit_event()).label("place"))
+    .join_from(deposit_event_table, payment_table, payment_table.c.id == _deposit_event.payment_id)
+    .outerjoin(payment_settled_table, _done.payment_id == _deposit_event.payment_id)
+    .where(
+        is_in(_deposit_event.payment_id, "ids"),
+        _deposit_event.at_us >= param("since_us"),
+        _deposit_event.version.is_not(None),
+        is_in(_deposit_event.cause, "causes"),
+    )
+    .group_by(_deposit_event.payment_id),
     _Place,
 )
 _SETTLEMENT = Statement(
@@ -171,7 +191,8 @@ class ReplayRequest:
     """A replay of events since a time, of types of EVENT_TYPES, in pages.
 
     It reads payments above the id `oldest_payment_id`, and older payments that were refunded or
-    settled since. `is_filtered` is true if the endpoint receives more types than these.
+    settled since, or whose addresses received money. `is_filtered` is true if the endpoint receives
+    more types than these.
     """
 
     since_us: int
@@ -270,7 +291,8 @@ def _list_changed_later(
     }
     refunded = yield from _REFUNDED.all(**page)
     settled = yield from _SETTLED.all(**page)
-    changes = sorted({*refunded, *settled})[:PAGE]
+    deposited = yield from _DEPOSITED.all(**page)
+    changes = sorted({*refunded, *settled, *deposited})[:PAGE]
     ids = {change.payment_id for change in changes}
     older_ids = sorted(payment_id for payment_id in ids if payment_id <= request.oldest_payment_id)
     if len(changes) < PAGE:
@@ -284,18 +306,23 @@ def _find_first_places(ids: Collection[str], request: ReplayRequest) -> Op[dict[
     for event_type in request.types:
         subject, _, status = event_type.partition(".")
         named[subject].append(status)
-    created_cause = CREATED_CAUSE if CREATED_CAUSE in named["payment"] else ""
+    causes = [
+        cause
+        for cause in named["payment"]
+        if cause == CREATED_CAUSE or f"payment.{cause}" in DEPOSIT_TYPES
+    ]
     since_us = request.since_us
     places = yield from _FIRST.all(
-        ids=ids, since_us=since_us, created_cause=created_cause, statuses=named["payment"]
+        ids=ids, since_us=since_us, causes=causes, statuses=named["payment"]
     )
     refund_places = yield from _FIRST_OF_REFUND.all(
         ids=ids, since_us=since_us, statuses=named["refund"]
     )
+    deposit_places = yield from _FIRST_OF_DEPOSIT.all(ids=ids, since_us=since_us, causes=causes)
     has_settled = SETTLED_TYPE in request.types
     settlements = (yield from _SETTLEMENT.all(ids=ids, since_us=since_us)) if has_settled else []
     first: dict[str, int] = {}
-    for payment_id, place in (*places, *refund_places, *settlements):
+    for payment_id, place in (*places, *refund_places, *deposit_places, *settlements):
         first[payment_id] = min(place, first.get(payment_id, place))
     return first
 

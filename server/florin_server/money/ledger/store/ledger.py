@@ -48,7 +48,9 @@ _OWING = tuple(
 _UNDOING = journals.key_prefix(journals.JournalKind.REVERSE)
 _OPENING = journals.key_prefix(journals.JournalKind.OPENING)
 _HELD = accounts.kind_prefix(accounts.LedgerAccountKind.HELD)
-_OWED = (accounts.kind_prefix(accounts.LedgerAccountKind.MERCHANT), _HELD)
+_STRAY = accounts.kind_prefix(accounts.LedgerAccountKind.STRAY)
+_OWED_TO_SENDERS = (_HELD, _STRAY)
+_OWED = (accounts.kind_prefix(accounts.LedgerAccountKind.MERCHANT), *_OWED_TO_SENDERS)
 # rows read at once while the books are checked
 _PAGE = 500
 
@@ -238,6 +240,29 @@ def post_again(  # noqa: PLR0917  (the columns of a journal)
 
 
 @operation
+def post_unless_booked(  # noqa: PLR0917  (the columns of a journal)
+    idem_key: str,
+    kind: str,
+    payment_id: str | None,
+    tx_hash: str | None,
+    postings: Sequence[LedgerPosting],
+    now_us: int,
+) -> Op[bool]:
+    """Book a journal, also after its reversal; return False if it is booked now.
+
+    Part of an operation.
+    """
+    n = 1
+    while (yield from _JOURNAL.first(key=journals.nth_key(idem_key, n))):
+        undoing = journals.reversal_key(journals.nth_key(idem_key, n))
+        if not (yield from _JOURNAL.first(key=undoing)):
+            return False
+        n += 1
+    key = journals.nth_key(idem_key, n)
+    return (yield from post(key, kind, payment_id, tx_hash, postings, now_us))
+
+
+@operation
 def post_reversed_again(idem_key: str, now_us: int) -> Op[None]:
     """Book a reversed journal again; part of an operation."""
     kind, payment_id, tx_hash = yield from _JOURNAL.single(key=idem_key)
@@ -302,7 +327,7 @@ def check() -> Op[list[str]]:
     It reads every row. Every journal has transfers, and every transfer has a journal. Every
     transfer moves an amount between two accounts, so that balances add up to zero. No merchant owes
     more than was refunded to its buyers or taken back: every other payout was owed before. No more
-    of a blocked payer's money leaves than came.
+    of a blocked payer's money, or of money that paid nothing, leaves than came.
     """
     problems: list[str] = []
     balances: dict[tuple[str, str], int] = defaultdict(int)
@@ -316,7 +341,9 @@ def check() -> Op[list[str]]:
             booked_keys.add(idem_key)
             balances[posting.asset, posting.debit] += posting.amount
             balances[posting.asset, posting.credit] -= posting.amount
-            if idem_key.startswith(_UNDOING if posting.debit.startswith(_HELD) else _OWING):
+            if idem_key.startswith(
+                _UNDOING if posting.debit.startswith(_OWED_TO_SENDERS) else _OWING
+            ):
                 refunded[posting.asset, posting.debit] += posting.amount
         after, after_n = transfers[-1].idem_key, transfers[-1].n
     after = ""
@@ -357,7 +384,7 @@ def _sum_problems(
     for (asset, account), held in sorted(balances.items()):
         most = refunded.get((asset, account), 0)
         if account.startswith(_OWED) and held > most:
-            what = "reorganizations" if account.startswith(_HELD) else "refunds"
+            what = "reorganizations" if account.startswith(_OWED_TO_SENDERS) else "refunds"
             than = f", of which {what} explain {most}" if most else ""
             yield f"{account} owes us {held} of {asset}{than}"
 

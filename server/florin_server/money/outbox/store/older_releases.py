@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, select, update
 
 from florin_server.db import installation
 from florin_server.db.engine.query import (
@@ -31,14 +31,13 @@ from florin_server.db.tables.tables import (
     payment_table,
     payout_table,
     process_table,
-    refund_event_table,
     refund_table,
     webhook_endpoint_table,
 )
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.payout import PayoutKind, PayoutStatus
 from florin_server.domain.webhooks.endpoint import BODY_FORMAT
-from florin_server.money.outbox.store import outbox
+from florin_server.money.outbox.store import events, outbox
 
 # payments that one transaction reads
 PAGE: Final = 500
@@ -102,12 +101,6 @@ _DIRECT = Statement(
     .with_for_update(),
     str,
 )
-_refunds = (
-    select(func.coalesce(func.max(refund_event_table.c.version), 0))
-    .where(refund_event_table.c.payment_id == payment_table.c.id)
-    .correlate(payment_table)
-    .scalar_subquery()
-)
 # events of refunds keep their places
 _SETTLE = Statement(
     insert(payment_settled_table)
@@ -119,7 +112,7 @@ _SETTLE = Statement(
             payment_table.c.tx_id,
             payment_table.c.option_unit,
             payment_table.c.settled_value,
-            _refunds,
+            events.count_later_events(),
             payment_table.c.partner_id,
             payment_table.c.live,
         )

@@ -78,7 +78,7 @@ _ENQUEUE_SETTLEMENTS = _enqueue_command(
         events.newest_place(), payment_settled_table.c.at_us, is_in(payment_table.c.id, "ids")
     )
 )
-_ENQUEUE_REFUND_CHANGE = _enqueue_command(
+_ENQUEUE_LATER_CHANGE = _enqueue_command(
     _select_rows(
         events.newest_place(), param("at_us", BigInteger), payment_table.c.id == param("payment_id")
     )
@@ -98,6 +98,6 @@ def enqueue_settlements(payment_ids: Collection[str]) -> Op[None]:
 
 
 @operation
-def enqueue_refund_change(payment_id: str, at_us: int) -> Op[None]:
-    """Queue the newest change of a locked payment's refunds; part of an operation."""
-    yield _ENQUEUE_REFUND_CHANGE(payment_id=payment_id, at_us=at_us)
+def enqueue_later_change(payment_id: str, at_us: int) -> Op[None]:
+    """Queue the newest change of a locked payment's refunds or deposits; part of an operation."""
+    yield _ENQUEUE_LATER_CHANGE(payment_id=payment_id, at_us=at_us)

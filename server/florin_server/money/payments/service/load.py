@@ -23,7 +23,7 @@ from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.money.payments.store import payments
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
-from florin_server.rails.protocol import Rail, is_requested
+from florin_server.rails.protocol import Rail, has_own_address, is_requested
 from florin_server.settings.context import SettingsContext
 
 
@@ -122,7 +122,7 @@ def require_open_option(
     # at another start the operator may have removed its chain
     rail = app.rails.get(option.chain_id)
     gone = rail is None
-    if rail is not None and is_requested(rail, option):
+    if has_own_address(option) or (rail is not None and is_requested(rail, option)):
         # only its transaction on chain ends it: nothing that a caller sends proves anything
         raise ApiError(ErrorCode.INVALID_PARAMS, "Unknown option")
     if lapsed or gone or payment.trigger is SandboxTrigger.QUOTE_EXPIRED:

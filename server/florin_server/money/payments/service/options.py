@@ -10,8 +10,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Protocol, TypeAlias
 
-from florin_server.accounts.service.own_accounts import find_reserved_role
-from florin_server.accounts.store import destinations
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.buyer_data.service import requirement
 from florin_server.compliance.buyer_data.service.requirement import DataRequirement
@@ -20,9 +18,7 @@ from florin_server.compliance.screening.service.check import check_lists, is_blo
 from florin_server.db.context import StorageContext
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.accounts.destinations import AssetAccount
-from florin_server.domain.caip import canonicalize_account, canonicalize_asset
 from florin_server.domain.errors import ApiError, ErrorCode
-from florin_server.domain.money import compute_share
 from florin_server.domain.payments.payment import Payment, PaymentOption, PaymentStatus
 from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.domain.settlement.settle_times import round_promise
@@ -31,6 +27,12 @@ from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import conversion, funding, relayer_funds
 from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
 from florin_server.money.payments.service.price import AssetPrice, find_price
+from florin_server.money.payments.service.receivers import (
+    compute_split,
+    find_receiver_obstacle,
+    normalize_asset,
+    read_destinations,
+)
 from florin_server.money.payments.service.ways import describe_obstacle
 from florin_server.money.payments.store import new_options, payments
 from florin_server.money.payouts.service.account_opening import (
@@ -134,10 +136,7 @@ async def list_options(
         # a caller above its own limit does not use up that of all callers
         app.limits.count_transaction_request(payment.id)
     await _check_accounts(app, payment, accounts)
-    places = {
-        d.asset_key: canonicalize_account(d.account)
-        for d in await app.store.read(destinations.list_destinations(payment.merchant_id))
-    }
+    places = await read_destinations(app, payment.merchant_id)
     accounts_by_rail = _group_by_rail(app, payment, accounts)
     payers = [payer for _, accounts_by_payer in accounts_by_rail for payer in accounts_by_payer]
     stored_options = await app.store.read(payments.list_options(payment.id, payers))
@@ -153,7 +152,7 @@ async def list_options(
         for rail, accounts_by_payer in accounts_by_rail
     ]
     options = [option for part in await asyncio.gather(*searches) for option in part]
-    options.sort(key=lambda option: (_normalize_asset(option.asset) not in places, option.eta_s))
+    options.sort(key=lambda option: (normalize_asset(option.asset) not in places, option.eta_s))
     options = _select_options(app, payment, options, is_requested=is_requested)
     stored = await _store_options(app, caller, payment, stored_options, options)
     reported_options = [
@@ -267,7 +266,7 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
             head = await get_head(app, rail)
             payable = await funding.list_payables(rail, list(accounts_by_payer), prices, by_hand)
             splits = {
-                asset_id: _compute_split(
+                asset_id: compute_split(
                     app, rail, asset_id, prices[asset_id], fixed[asset_id], context.destinations
                 )
                 for asset_id in {means.asset for means in payable}
@@ -377,10 +376,8 @@ async def _list_refused_assets(  # noqa: PLR0917  (one of each, none alike)
     """Return the assets whose receivers cannot take the price, or must not."""
 
     async def obstacle(asset: str, split: Split) -> str | None:
-        if split.settled and (what := find_reserved_role(app.rails.values(), split.dest)):
-            return f"the merchant's settlement destination {split.dest} is {what}"
-        return await rail.offers.check_receivable(
-            rail.assets[asset], prices[asset], split, may_open
+        return await find_receiver_obstacle(
+            app, rail, rail.assets[asset], prices[asset], split, may_open
         )
 
     report = await asyncio.gather(
@@ -407,11 +404,6 @@ def _get_quote_expiries(
     }
 
 
-def _normalize_asset(asset: str) -> str:
-    """Return an asset in the form of settlements."""
-    return canonicalize_asset(asset, checksum=False)
-
-
 def _list_fixed_fees(app: _Context, payment: Payment, assets: Sequence[Asset]) -> dict[str, int]:
     """Return the fixed fee in each asset in which it is known; an unknown fee is not 0."""
     fees = {}
@@ -426,17 +418,3 @@ def _list_fixed_fees(app: _Context, payment: Payment, assets: Sequence[Asset]) -
         else:
             fees[asset.id] = fee
     return fees
-
-
-def _compute_split(  # noqa: PLR0917  (one of each, none alike)
-    app: SettingsContext,
-    rail: Rail,
-    asset: str,
-    value: int,
-    fixed_fee: int,
-    accounts_by_asset: Mapping[str, str],
-) -> Split:
-    fee = min(fixed_fee + compute_share(value, app.settings.fee_basis_points), value)
-    own = accounts_by_asset.get(_normalize_asset(asset))
-    # without a merchant's destination the treasury receives the money for it
-    return Split(own or rail.treasury, rail.treasury if fee else None, fee, settled=own is not None)

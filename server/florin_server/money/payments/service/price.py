@@ -9,7 +9,7 @@ from florin_server.db.context import StorageContext
 from florin_server.domain.money import CURRENCIES, convert_up
 from florin_server.domain.payments.payment import Payment
 from florin_server.rails.context import ChainContext
-from florin_server.rails.pricing.prices import PriceRate
+from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import Asset
 from florin_server.settings.context import SettingsContext
 
@@ -45,6 +45,16 @@ def find_price(app: _Context, payment: Payment, asset: Asset) -> AssetPrice | No
     value = rate.compute_cost(payment.value, decimals, asset.decimals)
     # an amount that no account can hold is not an option
     return AssetPrice(value, rate) if value <= _get_max_units(asset) else None
+
+
+def build_quote(
+    app: SettingsContext, payment: Payment, price: AssetPrice, now_us: int
+) -> PriceQuote | None:
+    """Return the rate of a price and its end, which the payment's end limits; None at a peg."""
+    if price.rate is None:
+        return None
+    end = min(now_us // 1_000_000 + app.settings.quote_s, payment.expires_at)
+    return PriceQuote(price.rate, end)
 
 
 def _get_max_units(asset: Asset) -> int:

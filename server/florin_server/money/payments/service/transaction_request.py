@@ -9,13 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from florin_server.accounts.service.wallets import get_checkout_app
+from florin_server.accounts.service.wallets import create_checkout_caller
 from florin_server.accounts.store import credential_checks
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.buyer_data.service.requirement import is_required_with
 from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db.context import StorageContext
-from florin_server.domain.accounts.account import CredentialStatus
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, PaymentOption, PaymentStatus
@@ -134,7 +133,9 @@ async def request_transaction(
     ]
     if not accounts:
         raise ApiError(ErrorCode.PARAMS_VALIDATION, "Account is not a wallet's address on Solana")
-    caller = await _create_caller(app, payment, network)
+    caller = await create_checkout_caller(
+        app, live=payment.live, network=network, use="transaction request"
+    )
     listed = await list_options(app, caller, payment.id, accounts, is_requested=True)
     if not listed.options:
         raise ApiError(
@@ -145,18 +146,6 @@ async def request_transaction(
         )
     (option,) = listed.options
     return RequestedTransaction(option, await _build(app, caller, payment, option))
-
-
-async def _create_caller(app: _Context, payment: Payment, network: str) -> Caller:
-    """Return the caller that a wallet without a credential is: a buyer with the payment's link."""
-    own = await get_checkout_app(app, live=payment.live)
-    return Caller(
-        live=payment.live,
-        credential=f"{own.app_id}/transaction request",
-        app=own,
-        network=network,
-        credential_status=CredentialStatus(app_id=own.app_id),
-    )
 
 
 async def _build(app: _Context, caller: Caller, payment: Payment, option: PaymentOption) -> str:

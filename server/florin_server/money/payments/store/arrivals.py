@@ -7,6 +7,7 @@ from sqlalchemy import and_, exists, or_, select
 from florin_server.db.engine.query import Op, Statement, operation, param
 from florin_server.db.tables.tables import (
     confirmation_table,
+    deposit_address_table,
     held_money_table,
     ledger_journal_table,
     resolved_build_table,
@@ -21,6 +22,8 @@ _OF_PAYMENT = (
     resolved_build_table.c.payment_id == param("payment_id"),
     # or by a link, as a transaction that it sends itself
     watched_address_table.c.payment_id == param("payment_id"),
+    # or sends to an address of its own
+    deposit_address_table.c.payment_id == param("payment_id"),
     # money that came late, or from a blocked payer
     held_money_table.c.payment_id == param("payment_id"),
     and_(

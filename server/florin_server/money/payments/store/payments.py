@@ -291,19 +291,21 @@ def accept(
     app: str = "",
     cause: PaymentStateEvent = PaymentStateEvent.CONFIRM_ACCEPTED,
     request_id: str = "",
+    payer: str | None = "",
 ) -> Op[Payment | None]:
     """Bind a verified confirmation, which then waits for settlement on the option's chain.
 
     Return None if the payment has expired or no longer needs action. `provider` is the wallet's
     name and icon, `app` the wallet app or the key that confirmed. With SEEN_ON_CHAIN the chain, and
-    no wallet, reported the payment.
+    no wallet, reported the payment. `payer` is the account that gets refunds, None if it is
+    unknown; empty for the option's own payer.
     """
     changed_payment = yield from _ACCEPT.first(
         payment_id=confirmation.payment_id,
         now_s=now_us // 1_000_000,
         now_us=now_us,
         option_id=confirmation.option_id,
-        payer=option.payer,
+        payer=option.payer if payer == "" else payer,
         provider_name=provider[0],
         provider_icon=provider[1],
         option_unit=f"caip19/{option.asset}",

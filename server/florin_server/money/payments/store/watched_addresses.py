@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from sqlalchemy import delete, select
+from sqlalchemy import delete, exists, select, text
 
 from florin_server.db.engine.query import Command, Op, Statement, insert, operation, param
-from florin_server.db.tables.tables import payment_table, process_table, watched_address_table
+from florin_server.db.tables.facilitation import BOUND_FACILITATION_PREDICATE
+from florin_server.db.tables.tables import (
+    facilitation_table,
+    payment_table,
+    process_table,
+    watched_address_table,
+)
 from florin_server.domain.payments.payment import PaymentStatus
 
 # the schema from which on processes look for these transactions
 _WATCHING_SINCE: Final = "v0032"
+# a transfer that has ended is read within seconds, once a node answers
+_TRANSFER_READ_S: Final = 3600
 
 
 class WatchedAddress(NamedTuple):
@@ -47,9 +55,16 @@ _LIST = Statement(
     .limit(param("most")),
     WatchedAddress,
 )
+_transfer = facilitation_table.c
 _FORGET = Command(
     delete(watched_address_table).where(
-        _row.chain_id == param("chain_id"), _row.until_s <= param("now_s")
+        _row.chain_id == param("chain_id"),
+        _row.until_s <= param("now_s"),
+        ~exists().where(
+            text(BOUND_FACILITATION_PREDICATE),
+            _transfer.payment_id == _row.payment_id,
+            _transfer.ended_at_us.is_(None) | (_transfer.ended_at_us > param("ended_since_us")),
+        ),
     )
 )
 
@@ -81,5 +96,10 @@ def list_watched(chain_id: str, since_us: int, most: int) -> Op[list[WatchedAddr
 
 @operation
 def forget_ended(chain_id: str, now_s: int) -> Op[None]:
-    """Forget addresses whose time is over."""
-    yield _FORGET(chain_id=chain_id, now_s=now_s)
+    """Forget addresses whose time is over.
+
+    One whose payment has a transfer by x402 stays until that has ended, and an hour longer.
+    """
+    yield _FORGET(
+        chain_id=chain_id, now_s=now_s, ended_since_us=(now_s - _TRANSFER_READ_S) * 1_000_000
+    )

@@ -1,4 +1,4 @@
-"""The operator's verdicts about money of blocked payers."""
+"""The operator's verdicts about held money: of blocked payers, or from unknown senders."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.ledger import journals, postings
 from florin_server.domain.payments.payment import Payment
+from florin_server.domain.payouts.deposit_claims import ClaimDecider
 from florin_server.domain.payouts.held_money import ALLOWED_VERDICTS, HeldMoney, HeldMoneyState
 from florin_server.domain.payouts.payout import Payout, PayoutKind
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import payments
 from florin_server.money.payouts.service.payout_changes import describe_verdict
-from florin_server.money.payouts.store import held_money, payouts
+from florin_server.money.payouts.store import deposit_claims, held_money, payouts
 from florin_server.operations.service.audit_log import audited_change
+from florin_server.rails.context import ChainContext
 
 
-class _Context(EventContext, ScreeningContext, StorageContext, Protocol):
+class _Context(ChainContext, EventContext, ScreeningContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
 
 
@@ -72,6 +74,7 @@ async def resolve(
     note: str,
     *,
     even_if_blocked: bool = False,
+    return_to: str | None = None,
 ) -> HeldMoney:
     """Resolve held money by the operator's decision; the same decision again changes nothing.
 
@@ -80,22 +83,24 @@ async def resolve(
     money can be returned later. invalid_params for an unknown id; invalid_state for a decision that
     cannot follow the former one, and for a return to a payer who is still blocked, without
     `even_if_blocked`.
+
+    Money that came to a payment's own address returns to the account `return_to` (CAIP-10), which
+    is required if its sender is unknown; other money returns to its payer.
     """
     money = await app.store.read(held_money.find(held_id))
     if money is None:
         raise ApiError(ErrorCode.INVALID_PARAMS, f"Held payment {held_id} not found")
     if money.state is verdict:
         return money
-    if (
-        verdict is HeldMoneyState.RETURNED
-        and not even_if_blocked
-        and await is_blocked(app, money.payer)
-    ):
+    receiver = get_receiver(app, money, return_to) if verdict is HeldMoneyState.RETURNED else ""
+    if receiver and not even_if_blocked and await is_blocked(app, receiver):
         raise ApiError(
             ErrorCode.INVALID_STATE,
-            "Payer is still blocked: add --even-if-blocked to return the money anyway",
+            "Payer is still blocked: add --even-if-blocked to return the money anyway"
+            if receiver == money.payer
+            else "The account to return it to is blocked",
         )
-    work = _resolve(app, held_id, verdict, note, even_if_blocked=even_if_blocked)
+    work = decide(app, held_id, verdict, note, receiver, even_if_blocked=even_if_blocked)
     # a decision that another call made meanwhile changes nothing
     done, changed = await app.store.write(
         audited_change(
@@ -123,10 +128,41 @@ async def resolve(
     return done
 
 
+def get_receiver(app: ChainContext, money: HeldMoney, return_to: str | None) -> str:
+    """Return the account that money returns to; ApiError if it is not the right kind of account."""
+    if return_to is None:
+        if money.has_unknown_sender:
+            raise ApiError(
+                ErrorCode.INVALID_PARAMS,
+                f"The sender of {money.id} is unknown: name the account to return it to",
+            )
+        return money.payer
+    rail = app.rails.get(money.chain_id)
+    receiver = None if rail is None else rail.find_payer(return_to)
+    if receiver is None or money.address is None:
+        raise ApiError(
+            ErrorCode.INVALID_PARAMS,
+            f"{money.id} cannot be returned to {return_to[:100]}: name an account of the chain "
+            f"{money.chain_id}, and only for money that came to a payment's own address",
+        )
+    return receiver
+
+
 @operation
-def _resolve(
-    app: StorageContext, held_id: str, verdict: HeldMoneyState, note: str, *, even_if_blocked: bool
+def decide(
+    app: StorageContext,
+    held_id: str,
+    verdict: HeldMoneyState,
+    note: str,
+    receiver: str,
+    *,
+    even_if_blocked: bool = False,
+    decider: ClaimDecider = ClaimDecider.OPERATOR,
 ) -> Op[tuple[HeldMoney, Payment | None]]:
+    """Record a decision, with its payout, and close the claims; part of an operation.
+
+    Return the money, and the payment if it changed.
+    """
     money = yield from held_money.lock(held_id)
     if money is None:
         raise ApiError(ErrorCode.INVALID_PARAMS, f"Held payment {held_id} not found")
@@ -151,12 +187,13 @@ def _resolve(
     if verdict is HeldMoneyState.RELEASED:
         yield from _settle(money, payment, note, now_us)
     elif verdict is HeldMoneyState.RETURNED and money.held:
-        payout = _build_payout(app, money, payment, now_us)
+        payout = build_payout(app, money, payment, receiver, now_us)
         yield from payouts.add(payout)
         payout_id = payout.id
     done = yield from held_money.record_verdict(
         held_id, verdict, note, payout_id, now_us, even_if_blocked=even_if_blocked
     )
+    yield from deposit_claims.close(held_id, receiver, decider, now_us)
     return done, changed
 
 
@@ -176,7 +213,9 @@ def _settle(held: HeldMoney, payment: Payment, note: str, now_us: int) -> Op[Non
         )
 
 
-def _build_payout(app: StorageContext, held: HeldMoney, payment: Payment, now_us: int) -> Payout:
+def build_payout(
+    app: StorageContext, held: HeldMoney, payment: Payment, receiver: str, now_us: int
+) -> Payout:
     """Return the payout of held money: all of it that Florin has, including the fee."""
     return Payout(
         id=generate_short_id("pout_", app.randbytes),
@@ -187,8 +226,9 @@ def _build_payout(app: StorageContext, held: HeldMoney, payment: Payment, now_us
         chain_id=held.chain_id,
         asset=held.asset,
         value=held.held,
-        account=held.payer,
+        account=receiver,
         created_at_us=now_us,
         backed=True,
         held_id=held.id,
+        owed_account=None if held.address is None else held.account,
     )

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Select, Text, and_, delete, exists, func, or_, select, text
+from sqlalchemy import BigInteger, Select, Text, and_, delete, exists, or_, select, text
 
 from florin_server.db.engine.columns import U256
 from florin_server.db.engine.query import (
@@ -32,11 +32,10 @@ from florin_server.db.tables.tables import (
     payment_settled_table,
     payment_table,
     payout_table,
-    refund_event_table,
 )
 from florin_server.domain.ledger import accounts, journals
 from florin_server.domain.payouts.payout import Payout, PayoutKind
-from florin_server.money.outbox.store import older_releases, outbox
+from florin_server.money.outbox.store import events, older_releases, outbox
 
 # payments that one transaction marks
 PAGE = 200
@@ -160,12 +159,6 @@ _LOCK = Statement(
     .with_for_update(),
     str,
 )
-_refunds = (
-    select(func.coalesce(func.max(refund_event_table.c.version), 0))
-    .where(refund_event_table.c.payment_id == payment_table.c.id)
-    .correlate(payment_table)
-    .scalar_subquery()
-)
 _COVERED = Command(
     insert(payment_settled_table)
     .from_select(
@@ -176,7 +169,7 @@ _COVERED = Command(
             param("tx", Text),
             param("unit", Text),
             param("amount", U256),
-            _refunds,
+            events.count_later_events(),
             payment_table.c.partner_id,
             payment_table.c.live,
         ).where(payment_table.c.id == param("payment_id")),

@@ -72,12 +72,49 @@ _OF_EVENT = Statement(
     ),
     HeldMoney,
 )
+_OF_PAYMENT = Statement(
+    select(*_COLUMNS)
+    .where(held_money_table.c.payment_id == param("payment_id"))
+    .order_by(held_money_table.c.id),
+    HeldMoney,
+)
+_LOCK_OF_PAYMENT = Statement(
+    select(*_COLUMNS)
+    .where(held_money_table.c.payment_id == param("payment_id"))
+    .order_by(held_money_table.c.id)
+    .with_for_update(),
+    HeldMoney,
+)
 _BROUGHT_BY = Statement(
     select(*_COLUMNS)
     .where(
         held_money_table.c.chain_id == param("chain"),
         is_in(held_money_table.c.tx_hash, "hashes"),
         ~held_money_table.c.late,
+    )
+    .order_by(held_money_table.c.id)
+    .with_for_update(),
+    HeldMoney,
+)
+_STRAY = Statement(
+    select(*_COLUMNS)
+    .where(
+        held_money_table.c.chain_id == param("chain"),
+        is_in(held_money_table.c.tx_hash, "hashes"),
+        held_money_table.c.late,
+    )
+    .order_by(held_money_table.c.id)
+    .with_for_update(),
+    HeldMoney,
+)
+_UNDONE = Statement(
+    select(*_COLUMNS)
+    .where(
+        held_money_table.c.payment_id == param("payment_id"),
+        held_money_table.c.state == HeldMoneyState.UNDONE,
+        held_money_table.c.late,
+        held_money_table.c.asset == param("asset"),
+        held_money_table.c.payer == param("payer"),
     )
     .order_by(held_money_table.c.id)
     .with_for_update(),
@@ -114,6 +151,11 @@ _DECIDE = Statement(
     HeldMoney,
 )
 _MOVE = Command(update(held_money_table).where(_MATCHES_ID).values(state=param("after")))
+_RETURN_AGAIN = Command(
+    update(held_money_table)
+    .where(_MATCHES_ID)
+    .values(state=HeldMoneyState.RETURNED, tx_hash=param("tx"))
+)
 _KEEP_AGAIN = Command(
     update(held_money_table)
     .where(_MATCHES_ID, held_money_table.c.state == HeldMoneyState.RETURNED)
@@ -233,6 +275,18 @@ def lock(held_id: str) -> Op[HeldMoney | None]:
 
 
 @operation
+def list_of_payment(payment_id: str) -> Op[list[HeldMoney]]:
+    """Return the held money of a payment, also what is closed."""
+    return (yield from _OF_PAYMENT.all(payment_id=payment_id))
+
+
+@operation
+def lock_of_payment(payment_id: str) -> Op[list[HeldMoney]]:
+    """Return the held money of a payment, locked until the surrounding operation ends."""
+    return (yield from _LOCK_OF_PAYMENT.all(payment_id=payment_id))
+
+
+@operation
 def find_by_event(payment_id: str, event: str) -> Op[HeldMoney | None]:
     """Return held money of a payment's settlement event; None if it does not exist."""
     return (yield from _OF_EVENT.first(payment_id=payment_id, event_=event))
@@ -242,6 +296,35 @@ def find_by_event(payment_id: str, event: str) -> Op[HeldMoney | None]:
 def lock_by_transactions(chain_id: str, tx_hashes: Collection[str]) -> Op[list[HeldMoney]]:
     """Return the held money that transactions brought in time, locked; part of an operation."""
     return (yield from _BROUGHT_BY.all(chain=chain_id, hashes=tx_hashes))
+
+
+@operation
+def lock_strays(chain_id: str, tx_hashes: Collection[str]) -> Op[list[HeldMoney]]:
+    """Return what transactions moved home from payments' addresses.
+
+    It is locked; part of an operation.
+    """
+    late = yield from _STRAY.all(chain=chain_id, hashes=tx_hashes)
+    return [money for money in late if money.deposit_address is not None]
+
+
+@operation
+def lock_undone_strays(item: HeldMoney) -> Op[list[HeldMoney]]:
+    """Return money of the same address, asset and sender that was paid back, and then undone.
+
+    It is locked; part of an operation.
+    """
+    undone = yield from _UNDONE.all(payment_id=item.payment_id, asset=item.asset, payer=item.payer)
+    return [money for money in undone if money.deposit_address == item.deposit_address]
+
+
+@operation
+def record_arrived_again(item: HeldMoney, tx_hash: str) -> Op[None]:
+    """Record that money which was paid back, and then undone, came home after all.
+
+    Part of an operation.
+    """
+    yield _RETURN_AGAIN(id_=item.id, tx=tx_hash)
 
 
 @operation

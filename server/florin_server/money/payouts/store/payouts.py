@@ -32,13 +32,17 @@ from florin_server.db.tables.tables import (
     refund_table,
 )
 from florin_server.domain.ledger import journals
+from florin_server.domain.payments.deposits import DepositReport
 from florin_server.domain.payments.payment import Refund
+from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.domain.payouts.state import PayoutEvent
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import LedgerPosting, TransactionOutcome
 from florin_server.money.ledger.store import ledger
-from florin_server.money.payouts.store import balances, covered
+from florin_server.money.payments.store import deposit_addresses, deposit_events
+from florin_server.money.payments.store.deposit_events import NamedReport
+from florin_server.money.payouts.store import balances, covered, held_money
 from florin_server.money.payouts.store.transitions import (
     update_by_event,
     update_refund_by_event,
@@ -407,6 +411,34 @@ def _finalize_payout(payout_outcome: PayoutOutcome, now_us: int) -> Op[None]:
         )
         if payout.kind is PayoutKind.BALANCE:
             yield from covered.add_payout(payout, payout_outcome.tx_hash, now_us)
+        elif payout.kind is PayoutKind.RETURN:
+            yield from _report_return(payout, payout_outcome.tx_hash, now_us)
+
+
+def _report_return(payout: Payout, tx_hash: str | None, now_us: int) -> Op[None]:
+    """Report money from a payment's address that is back; a reorganization reports it once."""
+    if payout.held_id is None or payout.payment_id is None:
+        return
+    held = yield from held_money.find(payout.held_id)
+    if held is None or held.deposit_address is None:
+        return
+    address = held.deposit_address.rpartition(":")[2]
+    refund_account = yield from deposit_addresses.find_refund_account(held.chain_id, address)
+    is_sender_known = not held.has_unknown_sender and held.payer != refund_account
+    report = DepositReport(
+        address=held.deposit_address,
+        asset=payout.asset,
+        value=payout.value,
+        sender=held.payer if is_sender_known else None,
+        tx_hash=tx_hash,
+        is_final=True,
+        returned_to=payout.account,
+        payout_id=payout.id,
+    )
+    cause = PaymentStateEvent.DEPOSIT_RETURNED
+    yield from deposit_events.record(
+        [NamedReport(payout.payment_id, payout.id, cause, report)], now_us
+    )
 
 
 def _move_refund(payout: Payout, event: PayoutEvent, tx_id: str | None, now_us: int) -> Op[None]:

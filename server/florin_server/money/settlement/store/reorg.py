@@ -40,6 +40,7 @@ from florin_server.domain.settlement.state import TRANSACTION_TRANSITIONS, TxEve
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import effects
 from florin_server.money.payouts.store import held_money, payouts
+from florin_server.money.settlement.store import address_sweeps
 from florin_server.operations.store.quarantine import is_excluded
 
 # payments that transactions paid, and our transactions among these, by id
@@ -49,6 +50,11 @@ AffectedItems = tuple[list[str], list[str]]
 class _ReopenedTransaction(NamedTuple):
     id: str
     hash: str
+
+
+class _Unwatched(NamedTuple):
+    tx_hash: str
+    block_number: int
 
 
 class _PaidItem(NamedTuple):
@@ -80,8 +86,8 @@ _UNWATCH = Statement(
         watched_tx_table.c.watcher == param("by"),
         is_in(watched_tx_table.c.tx_hash, "hashes"),
     )
-    .returning(watched_tx_table.c.tx_hash),
-    str,
+    .returning(watched_tx_table.c.tx_hash, watched_tx_table.c.block_number),
+    _Unwatched,
 )
 _PAID_BY = Statement(
     select(payment_table.c.id)
@@ -193,9 +199,11 @@ def undo_settlements(
     """Reverse what vanished transactions ended; return the payments.
 
     Our transactions are open again, and payments by others wait for settlement. Transactions that
-    are not watched (any more) are left alone, so that nothing is reversed twice.
+    are not watched (any more) are left alone, so that nothing is reversed twice. Money that they
+    moved home from payments' addresses is looked for again.
     """
-    if not (yield from _UNWATCH.any(chain=chain_id, by=ReorgWatcher.SETTLER, hashes=hashes)):
+    gone = yield from _UNWATCH.all(chain=chain_id, by=ReorgWatcher.SETTLER, hashes=hashes)
+    if not gone:
         return []
     payment_ids, tx_ids = affected_items
     held_moneys = yield from held_money.lock_by_transactions(chain_id, hashes)
@@ -221,7 +229,10 @@ def undo_settlements(
         ids=[undone_id for undone_id in undone if undone_id not in reopened_payment_ids],
         next_state=ConfirmationState.WAITING,
     )
-    return undone + failed_ids
+    first_block = min(tx.block_number for tx in gone)
+    strays = yield from address_sweeps.undo(chain_id, hashes, first_block, now_us)
+    stray_ids = {money.payment_id for money in strays}.difference(undone, failed_ids)
+    return undone + failed_ids + sorted(stray_ids)
 
 
 def _undo_cost(tx_id: str, now_us: int) -> Op[None]:

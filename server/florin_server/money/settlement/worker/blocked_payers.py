@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from florin_server.compliance.screening.context import ScreeningContext
-from florin_server.compliance.screening.service.check import is_blocked
+from florin_server.db.context import StorageContext
 from florin_server.domain.settlement.chain_txs import SettlementItem
+from florin_server.money.settlement.worker.deposit_payers import is_payer_blocked
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ScreeningContext, SettingsContext, StorageContext, Protocol):
+    """The parts of the application that this module uses."""
+
 
 _log = logging.getLogger(__name__)
 
@@ -15,7 +23,7 @@ _log = logging.getLogger(__name__)
 class BlockedPayers:
     """The held payments of one chain; they end when their authorization lapses, like others."""
 
-    def __init__(self, app: ScreeningContext) -> None:
+    def __init__(self, app: _Context) -> None:
         self._app = app
         self._ids: set[str] = set()
 
@@ -40,7 +48,7 @@ class BlockedPayers:
 
     async def is_blocked(self, item: SettlementItem) -> bool:
         """Return True if a payment's payer is blocked now."""
-        return await is_blocked(self._app, item.option.payer)
+        return await is_payer_blocked(self._app, item.option)
 
     def describe_problem(self, unsettled_items: Iterable[SettlementItem]) -> str:
         """Return the operator's text, given all payments that are not settled; empty if nothing."""

@@ -11,6 +11,7 @@ from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db.context import StorageContext
 from florin_server.domain.settlement.chain_txs import ReorgWatcher
 from florin_server.money.context import UsageContext
+from florin_server.money.settlement.worker.address_payments import AddressPayments
 from florin_server.money.settlement.worker.blocked_payers import BlockedPayers
 from florin_server.money.settlement.worker.blocks import ChainFollower, create_follower
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
@@ -22,7 +23,9 @@ from florin_server.money.settlement.worker.open_payments import OpenPayments
 from florin_server.money.settlement.worker.reorg_watch import ReorgWatch
 from florin_server.money.settlement.worker.requested_payments import RequestedPayments
 from florin_server.money.settlement.worker.senders import SenderPool
+from florin_server.money.settlement.worker.stray_money import StrayMoney
 from florin_server.money.settlement.worker.token_accounts import TokenAccountKeeper
+from florin_server.money.x402.worker import FacilitatedTransfers
 from florin_server.operations.context import QuarantineContext
 from florin_server.rails.context import ChainContext
 from florin_server.rails.protocol import Rail
@@ -54,11 +57,14 @@ class SettlementContext:
     senders: SenderPool
     direct_payments: DirectPayments
     requested_payments: RequestedPayments
+    address_payments: AddressPayments
     missed_blocks: MissedBlocks
     blocked_payers: BlockedPayers
     gas_budgets: GasBudgets
     durable_nonces: DurableNonceKeeper
     token_accounts: TokenAccountKeeper
+    facilitated_transfers: FacilitatedTransfers
+    stray_money: StrayMoney
     reorg_watch: ReorgWatch
     observations: ChainObservations
 
@@ -74,7 +80,9 @@ class SettlementContext:
         """Create all parts; `owner`, `pauses` and `wake` are those of the keys."""
         follower = create_follower(rail)
         open_payments = OpenPayments(app, rail, follower)
-        direct_payments = DirectPayments(app, rail, follower)
+        reorg_watch = ReorgWatch(app, rail, follower, ReorgWatcher.SETTLER)
+        address_payments = AddressPayments(app, rail, follower)
+        direct_payments = DirectPayments(app, rail, follower, address_payments)
         return cls(
             app=app,
             rail=rail,
@@ -91,11 +99,14 @@ class SettlementContext:
             ),
             direct_payments=direct_payments,
             requested_payments=RequestedPayments(app, rail, direct_payments),
+            address_payments=address_payments,
             missed_blocks=MissedBlocks(app, rail, follower, direct_payments),
             blocked_payers=BlockedPayers(app),
             gas_budgets=GasBudgets(app, rail),
             durable_nonces=DurableNonceKeeper(app, rail),
             token_accounts=TokenAccountKeeper(app, rail),
-            reorg_watch=ReorgWatch(app, rail, follower, ReorgWatcher.SETTLER),
+            facilitated_transfers=FacilitatedTransfers(app, rail),
+            stray_money=StrayMoney(app, rail, reorg_watch),
+            reorg_watch=reorg_watch,
             observations=ChainObservations(app, rail),
         )

@@ -28,10 +28,12 @@ from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.money.payments.store import offered_options, payments
 from florin_server.money.settlement.store import late_payments
+from florin_server.money.settlement.worker.address_payments import AddressPayments
 from florin_server.money.settlement.worker.blocks import ChainFollower
+from florin_server.money.settlement.worker.deposit_payers import find_return_account
 from florin_server.money.settlement.worker.late_payments import LatePayments, get_event_subject
 from florin_server.operations.context import QuarantineContext
-from florin_server.rails.protocol import Rail, is_relayed
+from florin_server.rails.protocol import Rail, has_own_address, is_relayed
 from florin_server.rails.types import RailUnavailable, SettlementEvent
 from florin_server.settings.context import SettingsContext
 
@@ -56,11 +58,14 @@ class DirectPayments:
     reverted; so is every payment on a chain that reports final data only.
     """
 
-    def __init__(self, app: _Context, rail: Rail, follower: ChainFollower) -> None:
+    def __init__(
+        self, app: _Context, rail: Rail, follower: ChainFollower, address_payments: AddressPayments
+    ) -> None:
         self._app = app
         self._rail = rail
         self._follower = follower
         self._evidence = follower.evidence
+        self._address_payments = address_payments
         self._late_payments = LatePayments(app, rail, follower)
         self._waiting_events: dict[
             SettlementEvent, tuple[Payment, PaymentOption]
@@ -97,6 +102,10 @@ class DirectPayments:
                 del self._waiting_events[event]
                 continue
             async with self._isolate(event, "bind"):
+                if has_own_address(option) and not self._address_payments.has_read(
+                    option, event.block_number
+                ):
+                    continue  # only deposits show whose money it was
                 if await self._follower.is_settled(event):
                     if await self._is_in_time(payment, option, event):
                         await self._bind(payment, option, event)
@@ -214,6 +223,7 @@ class DirectPayments:
         digest = results.compute_digest(option.id, [output])
         confirmation = Confirmation(payment.id, option.id, (output,), digest, now_us)
         first = option.first_block(self._rail.reorg_depth, event.block_number)
+        payer = await find_return_account(self._app, self._rail, option)
         changed_payment = await self._app.store.write(
             payments.accept(
                 confirmation,
@@ -222,6 +232,7 @@ class DirectPayments:
                 ("unknown", None),
                 now_us,
                 cause=PaymentStateEvent.SEEN_ON_CHAIN,
+                payer=payer,
             )
         )
         if changed_payment is None:

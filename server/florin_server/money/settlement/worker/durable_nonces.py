@@ -75,8 +75,10 @@ class DurableNonceKeeper:
             return
         values = await work.get_values(addresses)
         await self._record_values(values, nonce_holdings)
-        if queue.has_preparatory or queue.key.is_paused:
-            # it can create or advance missing nonces
+        if queue.key.is_paused or any(
+            work.is_preparation(tx.raw, addresses) for tx in queue.list_without_items()
+        ):
+            # it creates or advances some of them, and others wait for it
             return
         existing_addresses = {
             nonce_holding.address

@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import Protocol
 
 from florin_server.compliance.screening.context import ScreeningContext
-from florin_server.compliance.screening.service.check import describe_block
 from florin_server.db.context import StorageContext
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Payment, PaymentOption, PaymentStatus
@@ -22,6 +21,7 @@ from florin_server.domain.payouts.held_money import HeldMoney
 from florin_server.domain.settlement.chain_txs import PaymentOutcome, SettlementItem
 from florin_server.money.ledger.service import postings
 from florin_server.money.payouts.store import held_money
+from florin_server.money.settlement.worker.deposit_payers import find_payer_block, with_payer
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import SettlementEvent
 from florin_server.settings.context import SettingsContext
@@ -47,9 +47,10 @@ async def screen_success(
 ) -> PaymentOutcome:
     """Return the payment's success to conclude; its money is held if its payer is blocked."""
     option = item.option
-    block_reason = await describe_block(app, option.payer)
-    if not block_reason:
+    block = await find_payer_block(app, option)
+    if block is None:
         return outcome
+    block_reason, option = block.reason, with_payer(option, block.payer)
     if item.payment.status is PaymentStatus.SUCCEEDED:
         # a reorganization removed it; a final status that was reported stays
         _log.error("payment %s is paid again, and its payer is %s", item.payment.id, block_reason)

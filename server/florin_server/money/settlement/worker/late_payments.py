@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
-from typing import Protocol
+from typing import Final, Protocol
 
 from florin_server.base.context import EventContext
 from florin_server.base.topics import Topic
 from florin_server.compliance.screening.context import ScreeningContext
-from florin_server.compliance.screening.service.check import describe_block
 from florin_server.db.context import StorageContext
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.payment import Payment, PaymentOption
@@ -23,6 +22,12 @@ from florin_server.money.ledger.service import postings
 from florin_server.money.settlement.store import late_payments
 from florin_server.money.settlement.worker import held_money
 from florin_server.money.settlement.worker.blocks import ChainFollower
+from florin_server.money.settlement.worker.deposit_payers import (
+    PayerBlock,
+    find_payer_block,
+    find_return_account,
+    with_payer,
+)
 from florin_server.operations.context import QuarantineContext
 from florin_server.rails.protocol import Rail
 from florin_server.rails.types import SettlementEvent
@@ -36,6 +41,8 @@ class _Context(
 
 
 _log = logging.getLogger(__name__)
+
+_UNKNOWN_SENDER: Final = "its sender is unknown, a contract, or several accounts"
 
 
 def get_event_subject(event: SettlementEvent) -> str:
@@ -113,13 +120,20 @@ class LatePayments:
     ) -> None:
         app, rail, now_us = self._app, self._rail, self._app.clock.now_us()
         held_or_payout: Payout | HeldMoney
-        if block_reason := await describe_block(app, option.payer):
+        account = await find_return_account(app, rail, option)
+        block = await find_payer_block(app, option)
+        if block is None and account is None:
+            block = PayerBlock(option.payer, _UNKNOWN_SENDER)
+        if block is not None:
+            held_option = with_payer(option, block.payer)
             held_or_payout = held_money.build_held_money(
-                app, rail, option, event, block_reason, is_late=True
+                app, rail, held_option, event, block.reason, is_late=True
             )
-            ledger_postings = postings.build_held_postings(rail, option)
+            ledger_postings = postings.build_held_postings(rail, held_option)
         else:
-            held_or_payout = self._build_return_payout(payment, option, now_us)
+            held_or_payout = self._build_return_payout(
+                payment, with_payer(option, account or option.payer), now_us
+            )
             ledger_postings = postings.build_late_postings(rail, payment.merchant_id, option)
         record_operation = late_payments.record(
             option,
@@ -142,7 +156,7 @@ class LatePayments:
             held_or_payout.id,
             option.value,
             option.asset,
-            option.payer,
+            held_or_payout.account,
         )
         app.notifier.publish(Topic.PAYOUTS_DUE)
 

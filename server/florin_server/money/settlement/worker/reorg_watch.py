@@ -133,13 +133,7 @@ class ReorgWatch:
     async def _is_gone(
         self, blocks: BlockReader, number: int, block_hash: str, _: Sequence[str]
     ) -> bool | None:
-        """Return True if a block was replaced, None if that is not certain."""
-        current_hash = await self._follower.find_block_hash(number)
-        if current_hash is None:
-            return None
-        if current_hash == block_hash:
-            return False
-        return True if await blocks.is_replaced(number, block_hash) else None
+        return await is_block_gone(self._follower, blocks, number, block_hash)
 
     def _is_quarantined(self, tx_hash: str) -> bool:
         return self._app.quarantine.contains(
@@ -167,7 +161,7 @@ class ReorgWatch:
 
     async def drop_deep(self) -> None:
         """Drop what is so deep by now that it stays."""
-        below = self._follower.head + 1 - (1 + _DEPTH_FACTOR) * self._rail.reorg_depth
+        below = get_first_watched_block(self._follower, self._rail)
         if any(watched_tx.block_number < below for watched_tx in self._watched_txs.values()):
             await self._app.store.write(reorg.forget(self._rail.chain_id, self._watcher, below))
             # a quarantined transaction is checked again, at any depth
@@ -176,6 +170,23 @@ class ReorgWatch:
                 for h, w in self._watched_txs.items()
                 if w.block_number >= below or self._is_quarantined(h)
             }
+
+
+def get_first_watched_block(follower: ChainFollower, rail: Rail) -> int:
+    """Return the oldest block that a reorganization could still remove, as far as is expected."""
+    return follower.head + 1 - (1 + _DEPTH_FACTOR) * rail.reorg_depth
+
+
+async def is_block_gone(
+    follower: ChainFollower, blocks: BlockReader, number: int, block_hash: str
+) -> bool | None:
+    """Return True if a block was replaced, None if that is not certain."""
+    current_hash = await follower.find_block_hash(number)
+    if current_hash is None:
+        return None
+    if current_hash == block_hash:
+        return False
+    return True if await blocks.is_replaced(number, block_hash) else None
 
 
 def list_watched(

@@ -1,9 +1,11 @@
-"""Finds the transactions that wallets fetched by a link and sent themselves.
+"""Finds the transactions that wallets fetched, or made, by a link and sent themselves.
 
 All transactions of a payment name one address, and the chain is asked for that address while the
 payment waits, and for an hour longer, so that late money is noticed. What others do with an address
-costs them fees and costs Florin little: only transactions with the note of an option are read, each
-once, and all addresses share what is read at a time.
+costs them fees and costs Florin little: only transactions with the note of an option are read, and
+those without a note where a wallet could have made the transfer itself. Each is read once, and all
+addresses share what is read at a time. Transfers by x402 are known by their signatures, and are
+read in the same way once they are final.
 """
 
 from __future__ import annotations
@@ -15,18 +17,28 @@ from dataclasses import dataclass, field
 from itertools import islice, zip_longest
 from typing import Final, Protocol
 
+from florin_server.base.context import EventContext
+from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.domain.payments.payment import PaymentOption, PaymentStatus
 from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.money.payments.store import offered_options, watched_addresses
 from florin_server.money.payments.store.watched_addresses import WatchedAddress
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
+from florin_server.money.settlement.worker.transfer_links import TransferLinks
+from florin_server.money.x402 import store as facilitations
+from florin_server.money.x402.store import SettledTransfer
 from florin_server.rails.protocol import Rail, is_requested
 from florin_server.rails.roles import TransactionRequests
-from florin_server.rails.types import AddressMention, MentionQuery, RailUnavailable
+from florin_server.rails.types import (
+    TRANSFER_METHOD,
+    AddressMention,
+    MentionQuery,
+    RailUnavailable,
+)
 
 
-class _Context(StorageContext, Protocol):
+class _Context(EventContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
 
 
@@ -72,12 +84,17 @@ class _AddressProgress:
     def to_query(self) -> MentionQuery:
         return MentionQuery(self.watched.address, before=self.before, until=self.newest)
 
-    def take_page(self, page: Sequence[AddressMention], *, is_last: bool) -> None:
-        """Take the next page of the listing, the newest transaction first."""
+    def take_page(
+        self, page: Sequence[AddressMention], *, is_last: bool, reads_all: bool = False
+    ) -> None:
+        """Take the next page of the listing, the newest transaction first.
+
+        With `reads_all` a transaction can pay without a note.
+        """
         for mention in page:
-            if mention.reference and mention.tx_hash not in self.seen:
-                self.unread[mention.tx_hash] = mention.reference
-                self.seen[mention.tx_hash] = None
+            is_read = mention.reference or (reads_all and not mention.is_failed)
+            if is_read and mention.tx_hash not in self.seen:
+                self.queue(mention.tx_hash, mention.reference)
         while len(self.seen) > _SEEN_MAX:
             self.seen.popitem(last=False)
         if page and not self.before:
@@ -88,10 +105,16 @@ class _AddressProgress:
         else:
             self.before = page[-1].tx_hash
 
+    def queue(self, tx_hash: str, reference: str = "") -> None:
+        """Let a transaction be read once."""
+        self.unread[tx_hash] = reference
+        self.seen[tx_hash] = None
+
     def list_next(self, count: int) -> list[tuple[str, str]]:
         """Return transactions to read next, with their references, one of each reference in turn.
 
-        So copies of one account's note do not delay the payment of another account.
+        So copies of one account's note do not delay the payment of another account. Transactions
+        without a note take turns like those of one more account.
         """
         hashes_by_reference: dict[str, list[str]] = {}
         for tx_hash, reference in self.unread.items():
@@ -112,8 +135,14 @@ class RequestedPayments:
         self._app = app
         self._rail = rail
         self._direct_payments = direct_payments
+        self._links = TransferLinks(app, rail)
         self._addresses: dict[str, _AddressProgress] = {}  # by payment
         self._look_at_us = self._reload_at_us = 0
+        self._has_settled = True
+        app.notifier.subscribe(Topic.FACILITATION, self._expect_settled)
+
+    def _expect_settled(self) -> None:
+        self._has_settled = True
 
     async def run_turn(self, items: Mapping[str, SettlementItem]) -> None:
         """Look at the addresses that are due; nothing else waits for a chain that is silent.
@@ -130,7 +159,9 @@ class RequestedPayments:
                 for tx_hash in lost & progress.seen.keys():
                     del progress.seen[tx_hash]
                     progress.restart()
+            self._has_settled = True
         await self._load(steady_us)
+        await self._add_settled()
         try:
             await self._list(requests, steady_us)
             await self._read(requests, items)
@@ -148,6 +179,7 @@ class RequestedPayments:
         else:
             since_us = now_us - _OVERLAP_US
         listed = await store.read(watched_addresses.list_watched(chain_id, since_us, _WATCHED_MAX))
+        await self._links.load([item.payment_id for item in listed if self._is_changed(item)])
         for watched in listed:
             progress = self._addresses.get(watched.payment_id)
             if progress is None:
@@ -165,6 +197,27 @@ class RequestedPayments:
                 for payment_id, progress in self._addresses.items()
                 if payment_id in payment_ids
             }
+            self._links.forget_others(payment_ids)
+            self._has_settled = True
+
+    async def _add_settled(self) -> None:
+        """Queue the final transfers by x402 of payments that they have not paid."""
+        if not self._has_settled:
+            return
+        self._has_settled = False
+        settled = await self._app.store.read(facilitations.list_settled(self._rail.chain_id))
+        new = [item for item in settled if self._is_unseen(item)]
+        await self._links.load({item.payment_id for item in new})
+        for item in new:
+            self._addresses[item.payment_id].queue(item.tx_hash)
+
+    def _is_unseen(self, item: SettledTransfer) -> bool:
+        progress = self._addresses.get(item.payment_id)
+        return progress is not None and item.tx_hash not in progress.seen
+
+    def _is_changed(self, watched: WatchedAddress) -> bool:
+        progress = self._addresses.get(watched.payment_id)
+        return progress is None or progress.watched.asked_at_us != watched.asked_at_us
 
     def _get_pause_us(self, watched: WatchedAddress) -> int:
         if watched.status is not PaymentStatus.REQUIRES_ACTION:
@@ -202,7 +255,8 @@ class RequestedPayments:
         pages = await requests.list_mentions([progress.to_query() for progress in due])
         for progress, page in zip(due, pages, strict=True):
             is_last = len(page) < requests.page_size
-            progress.take_page(page, is_last=is_last)
+            reads_all = self._links.has_links(progress.watched.payment_id)
+            progress.take_page(page, is_last=is_last, reads_all=reads_all)
             pause_us = self._get_pause_us(progress.watched) if is_last else 0
             progress.due_us = steady_us + pause_us
 
@@ -219,19 +273,27 @@ class RequestedPayments:
         for progress in sorted(waiting, key=lambda progress: progress.read_at_us):
             part = progress.list_next(min(share, _READS_MAX - len(queued)))
             queued += [(progress, tx_hash, reference) for tx_hash, reference in part]
-        options = await self._find_options({reference for _, _, reference in queued})
+        options = await self._find_options({reference for _, _, reference in queued if reference})
         candidates: dict[str, PaymentOption] = {}
+        mentions: list[tuple[str, str]] = []
         for progress, tx_hash, reference in queued:
+            if not reference:
+                mentions.append((tx_hash, progress.watched.payment_id))
+                continue
             option = options.get(reference)
             # a transaction that names addresses of several payments belongs to that of its note
             if option is not None and option.payment_id == progress.watched.payment_id:
                 candidates[tx_hash] = option
         result = await requests.find_events(list(candidates.items()))
-        await self._direct_payments.take_events(result.events, items)
+        events, unread = list(result.events), result.unread
+        if mentions:
+            made_events, unread_mentions = await self._links.read(mentions)
+            events, unread = [*events, *made_events], unread | unread_mentions
+        await self._direct_payments.take_events(events, items)
         for progress, tx_hash, reference in queued:
             progress.read_at_us = self._look_at_us
             del progress.unread[tx_hash]
-            if tx_hash in result.unread:
+            if tx_hash in unread:
                 # after the others of its address
                 progress.unread[tx_hash] = reference
 
@@ -242,5 +304,5 @@ class RequestedPayments:
         return {
             self._rail.terms.get_reference(option): option
             for _, option in rows
-            if is_requested(self._rail, option)
+            if is_requested(self._rail, option) and option.method != TRANSFER_METHOD
         }

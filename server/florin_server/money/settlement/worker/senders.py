@@ -14,6 +14,7 @@ from florin_server.money.settlement.worker.blocks import ChainFollower
 from florin_server.money.settlement.worker.ended_transactions import EndedTransaction
 from florin_server.money.settlement.worker.signing_key import SigningKey
 from florin_server.money.settlement.worker.transaction_queue import QueueRules, TransactionQueue
+from florin_server.money.x402 import store as facilitations
 from florin_server.operations.context import QuarantineContext
 from florin_server.operations.store import leases
 from florin_server.rails.context import ChainContext
@@ -143,7 +144,20 @@ class SenderPool:
             queue.remove(ended_txs)
 
     async def _cannot_be_mined(self, tx: ChainTx) -> bool:
+        if not tx.item_ids:
+            answer = await self._find_end_of_transfer(tx)
+            if answer is not None:
+                return answer
         resolved_builds = await self._app.store.read(
             settlement_items.list_resolved_builds(tx.item_ids)
         )
         return await self._rail.observer.cannot_be_mined(tx, resolved_builds)
+
+    async def _find_end_of_transfer(self, tx: ChainTx) -> bool | None:
+        """Return whether no block can include a transfer of others; None for all else."""
+        facilitation = await self._app.store.read(
+            facilitations.find_by_transaction(self._rail.chain_id, tx.hash)
+        )
+        if facilitation is None:
+            return None
+        return await self._rail.facilitator.cannot_be_mined(facilitation.transfer, tx)

@@ -188,6 +188,7 @@ class ChainSettler:
         """Pick up where the last owner of a lease stopped."""
         await self.context.observations.restore()
         await self.context.follower.start()
+        self.context.address_payments.restart()
         await self._load()
         steps = TurnSteps(f"settle {self._rail.chain_id}")
         await steps.run("load missed blocks", self.context.missed_blocks.load())
@@ -218,14 +219,21 @@ class ChainSettler:
         await self.context.senders.load()
 
     async def _run_turn(self) -> None:
-        news = await self.context.follower.poll(is_idle=self._is_idle)
         steps = TurnSteps(f"settle {self._rail.chain_id}")
+        # before the events of what others forwarded: only deposits show whose money it was
+        await catch_unavailable(
+            steps.run("read deposits", self.context.address_payments.run_turn())
+        )
+        news = await self.context.follower.poll(is_idle=self._is_idle)
         stalled = await self._run_unless_stalled(self._process_news(steps)) if news else None
         await self._read_requested(steps)
         # for example too expensive now; open transactions are maintained all the same
         stalled = await catch_unavailable(steps.run("submit", self._submitter.submit())) or stalled
+        transfers = self.context.facilitated_transfers.run_turn(self.context.senders)
+        stalled = await catch_unavailable(steps.run("send transfers", transfers)) or stalled
         if (queue := self.context.senders.find_free()) is not None:
             await steps.run("open token accounts", self.context.token_accounts.run_turn(queue))
+            await steps.run("return stray money", self.context.stray_money.run_turn(queue))
         for queue in self.context.senders.list_leading():
             await steps.run("maintain transactions", queue.maintain(has_news=news))
         if self._app.clock.steady_us() >= self._reconcile_at_us:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from florin_server.db.context import StorageContext
@@ -93,10 +94,19 @@ class SigningKey:
         steady_us, now_us = self._app.clock.steady_us(), self._app.clock.now_us()
         if self.epoch or steady_us < self._lease_at_us:
             return
-        steal = self._may_take_over
-        taken = await self._app.store.write(
-            leases.acquire(self.lease_name, self._owner, now_us, _TTL_US, steal=steal)
+        acquisition = asyncio.ensure_future(
+            self._app.store.write(
+                leases.acquire(
+                    self.lease_name, self._owner, now_us, _TTL_US, steal=self._may_take_over
+                )
+            )
         )
+        try:
+            taken = await asyncio.shield(acquisition)
+        except asyncio.CancelledError:
+            # the store completes it all the same: without the epoch nothing would release it
+            self.epoch = await acquisition or 0
+            raise
         self.epoch, self._may_take_over = taken or 0, False
         self._lease_at_us = steady_us + (_TTL_US // 3 if self.epoch else _LEASE_RETRY_US)
 

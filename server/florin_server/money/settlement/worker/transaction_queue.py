@@ -46,6 +46,7 @@ from florin_server.rails.types import (
     SignedTransaction,
     TreasuryTransaction,
 )
+from florin_server.rails.worker_failures import catch_unavailable
 
 
 class _Context(
@@ -113,10 +114,12 @@ class TransactionQueue:
         waiting_count = sum(self._find_mined(tx) is None for tx in self._list_live())
         return self.key.has_lease and not self.key.is_paused and waiting_count < self._rail.open_max
 
-    @property
-    def has_preparatory(self) -> bool:
-        """Return True while a transaction without items is open and not quarantined."""
-        return any(not tx.item_ids for tx in self._list_followed())
+    def list_without_items(self) -> list[ChainTx]:
+        """Return the open transactions without items that are not quarantined.
+
+        They prepare payments, clean up after them, or move the money of others.
+        """
+        return [tx for tx in self._list_followed() if not tx.item_ids]
 
     def has_item(self, item_id: str) -> bool:
         """Return True if an item is in an open transaction."""
@@ -413,22 +416,30 @@ class TransactionQueue:
         return self._app.quarantine.isolate(QuarantinedItemKind.TRANSACTION, chain_id, tx.id, step)
 
     async def list_replaced(self) -> list[EndedTransaction]:
-        """Return the transactions that no block can hold any more."""
+        """Return the transactions that no block can hold any more.
+
+        Raise RailUnavailable if none is and nodes could not answer about some.
+        """
         ended_txs: list[EndedTransaction] = []
+        unanswered: RailUnavailable | None = None
         for tx in self._list_followed():
             if self._find_mined(tx) is not None:
                 continue
             async with self._isolate(tx, "end as replaced"):
-                cannot_be_mined = await self._rules.cannot_be_mined(tx)
-                if cannot_be_mined and not await self._rail.observer.find_mined(tx.hashes):
-                    ended_txs.append(
-                        EndedTransaction(
-                            tx, TransactionOutcome(tx.id, TxState.REPLACED), mined=None
-                        )
-                    )
+                fault = await catch_unavailable(self._add_replaced(tx, ended_txs))
+                unanswered = unanswered or fault
         if ended_txs:
             await self.key.follow_chain_nonce()
+        elif unanswered is not None:
+            raise unanswered
         return ended_txs
+
+    async def _add_replaced(self, tx: ChainTx, ended_txs: list[EndedTransaction]) -> None:
+        if await self._rules.cannot_be_mined(tx) and not await self._rail.observer.find_mined(
+            tx.hashes
+        ):
+            outcome = TransactionOutcome(tx.id, TxState.REPLACED)
+            ended_txs.append(EndedTransaction(tx, outcome, mined=None))
 
     def remove(self, ended_txs: Iterable[EndedTransaction]) -> None:
         """Forget transactions whose end is committed, and count those of this key."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import orjson
 
 from florin_server.domain.caip import format_checksum_address
 from florin_server.domain.chains.evm import abi
-from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
+from florin_server.domain.chains.evm.route import ForwardRoute, RouteKind, SettlementRoute
 from florin_server.domain.chains.evm.signatures import canonicalize_signature, recover_address
 from florin_server.domain.chains.evm.typed_data import (
     PERMIT2,
@@ -28,6 +28,7 @@ from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.settler import PayArguments
 from florin_server.rails.option_offer import OptionOffer, rebuild_commitment
 from florin_server.rails.types import (
+    FORWARD_METHOD,
     OptionCommitment,
     SettlementEvent,
     Split,
@@ -40,6 +41,7 @@ KINDS = {
     EIP3009_METHOD: RouteKind.EIP3009,
     PERMIT2_METHOD: RouteKind.PERMIT2,
     DIRECT_METHOD: RouteKind.DIRECT,
+    FORWARD_METHOD: RouteKind.FORWARD,
 }
 _METHODS = {kind: method for method, kind in KINDS.items()}
 APPROVE = abi.encode_selector("approve(address,uint256)")
@@ -60,7 +62,7 @@ class EvmOptionTerms:
     zero address takes no fee; as a token it means the native coin.
     """
 
-    route: SettlementRoute
+    route: SettlementRoute | ForwardRoute
     nonce: bytes
     settled: bool
     domain_name: str
@@ -74,20 +76,8 @@ class EvmOptionTerms:
     def from_option(cls, option: PaymentOption) -> EvmOptionTerms:
         """Parse the terms that an option stores."""
         stored = {name: str(value) for name, value in option.terms.items()}
-        route = SettlementRoute(
-            chain_id=int(stored["chain_id"]),
-            settler=stored["settler"],
-            kind=KINDS[option.method],
-            token=stored["token"],
-            value=int(stored["value"]),
-            valid_before=int(stored["valid_before"]),
-            dest=stored["dest"],
-            fee_to=stored["fee_to"],
-            fee=int(stored["fee"]),
-            ref=bytes.fromhex(stored["ref"][2:]),
-        )
         return cls(
-            route=route,
+            route=_parse_route(KINDS[option.method], stored),
             nonce=bytes.fromhex(stored["nonce"][2:]),
             settled=bool(option.terms["settled"]),
             domain_name=stored["domain_name"],
@@ -119,6 +109,7 @@ class EvmOptionTerms:
             "domain_version": self.domain_version,
             "approvals": " ".join(map(str, self.approvals)),
             **self._format_permit(),
+            **({"home": route.home} if isinstance(route, ForwardRoute) else {}),
         }
 
     def _format_permit(self) -> dict[str, object]:
@@ -219,6 +210,31 @@ class EvmOptionTerms:
         return event_terms == promised and (not route.fee or event.fee_to == route.fee_to)
 
 
+def _parse_route(kind: RouteKind, stored: Mapping[str, str]) -> SettlementRoute | ForwardRoute:
+    """Return the route of stored terms."""
+    chain_id, contract = int(stored["chain_id"]), stored["settler"]
+    token, value = stored["token"], int(stored["value"])
+    valid_before, dest = int(stored["valid_before"]), stored["dest"]
+    fee_to, fee = stored["fee_to"], int(stored["fee"])
+    ref = bytes.fromhex(stored["ref"][2:])
+    if kind is RouteKind.FORWARD:
+        return ForwardRoute(
+            chain_id,
+            contract,
+            token,
+            value,
+            valid_before,
+            dest,
+            fee_to,
+            fee,
+            ref,
+            stored["home"],
+        )
+    return SettlementRoute(
+        chain_id, contract, kind, token, value, valid_before, dest, fee_to, fee, ref
+    )
+
+
 class EvmTermsReader:
     """Implement the TermsReader protocol."""
 
@@ -233,6 +249,12 @@ class EvmTermsReader:
     def get_commitment(self, option: PaymentOption) -> OptionCommitment:
         """Return the inputs of the option's id, so that others can recompute it."""
         terms = EvmOptionTerms.from_option(option)
+        if isinstance(terms.route, ForwardRoute):
+            contract = terms.route.settler
+            # the address itself follows from the id
+            named = replace(option, payer=f"{terms.caip2}:{contract}")
+            steps = list_forward_steps(terms.route.home)
+            return rebuild_commitment(named, terms.to_split(), contract, [steps], _list_spellings)
         approvals = _list_steps(terms.approvals, terms.permit[0] if terms.permit else None)
         ways = (approvals, [*approvals, option.method])
         return rebuild_commitment(
@@ -326,6 +348,11 @@ def build_option(chain: EvmChainSettings, offer: OptionOffer) -> PaymentOption:
         terms=terms.to_json(),
         reference="0x" + route.ref.hex(),
     )
+
+
+def list_forward_steps(home: str) -> tuple[str, ...]:
+    """Return the steps in the id of an option with an address of its own."""
+    return (FORWARD_METHOD, f"home {home}")
 
 
 def _list_steps(approvals: Sequence[int], permit_nonce: int | None) -> list[str]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.chains.evm.typed_data import PERMIT2
+from florin_server.domain.payments.deposits import Deposit
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.rails.connection.jsonrpc import (
     METHOD_NOT_FOUND,
@@ -28,8 +29,10 @@ from florin_server.rails.evm.paying.terms import (
     EvmOptionTerms,
     to_address,
 )
+from florin_server.rails.evm.reading.coin_deposits import parse_coin_deposit
+from florin_server.rails.evm.reading.deposit_logs import parse_deposits, parse_home_transfers
 from florin_server.rails.evm.reading.finality import FinalityTracker
-from florin_server.rails.evm.reading.log_range import LogRangeLimit
+from florin_server.rails.evm.reading.log_reader import LogReader
 from florin_server.rails.evm.reading.node import (
     LATEST,
     BlockHeader,
@@ -45,10 +48,12 @@ from florin_server.rails.evm.reading.node import (
 from florin_server.rails.evm.reading.receipts import parse_block_receipts, parse_transactions
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.types import (
+    FORWARD_METHOD,
     BlockView,
-    ChainFact,
     ChainHead,
+    ConfirmableFact,
     HeadUpdate,
+    HomeTransfer,
     MinedTransaction,
     RailUnavailable,
     SettlementEvent,
@@ -78,7 +83,7 @@ class EvmEvidenceReader:
         self._chain = chain
         self._own_addresses = own_addresses
         self._block_receipts = True
-        self._log_range = LogRangeLimit()
+        self._logs = LogReader(chain.name)
         self._polls = 0
 
     async def get_head(self) -> ChainHead:
@@ -220,6 +225,8 @@ class EvmEvidenceReader:
         final = await self._node.find_final_block(self._finality)
         if final is None or terms.route.settler not in self._chain.settlers:
             return None  # without its contract's events the payment's state is unknown
+        if terms.method == FORWARD_METHOD:
+            return await self._find_forwarding_end(terms, final)
         state, newest_final = await self._node.batch(
             [
                 _build_nonce_call(terms, to_address(option.payer), hex(final)),
@@ -236,6 +243,18 @@ class EvmEvidenceReader:
         if block.time > terms.last_second:
             return "The authorization lapsed before it was settled"
         return None
+
+    async def _find_forwarding_end(self, terms: EvmOptionTerms, final: int) -> str | None:
+        """Return why nothing can be forwarded any more, by the time of a final block.
+
+        Until then an address that was swept has code as a paid one has, so code says nothing.
+        """
+        answer = await self._node.call("eth_getBlockByNumber", hex(final), False)
+        block = _require_number(parse_header(answer), final)
+        if block is None:
+            raise RailUnavailable(f"{self._chain.name}: a final block is missing")
+        late = block.time > terms.last_second
+        return "The money at the address was not forwarded before its end" if late else None
 
     async def is_paid(self, option: PaymentOption) -> bool:
         """Return True if the contract records at the newest final block that the payer paid."""
@@ -254,18 +273,29 @@ class EvmEvidenceReader:
         block = _require_number(parse_header(answer), number)
         return None if block is None else block.hash
 
-    async def attest(self, facts: frozenset[ChainFact]) -> Attestation:
+    async def attest(self, facts: frozenset[ConfirmableFact]) -> Attestation:
         """Return which facts the node confirms at final depth; one batched read."""
         hashes = sorted({fact.tx_hash for fact in facts})
         numbers = sorted({fact.block_number for fact in facts})
+        # only transactions themselves say how much coin they sent
+        coin_hashes = sorted(
+            {
+                fact.tx_hash
+                for fact in facts
+                if isinstance(fact, Deposit) and fact.asset == self._chain.coin_asset
+            }
+        )
         is_timed = self._finality.is_timed
         newest, *answers = await self._node.batch(
             [
                 ("eth_getBlockByNumber", (LATEST, False)) if is_timed else ("eth_blockNumber", ()),
                 *(("eth_getBlockByNumber", (hex(number), False)) for number in numbers),
                 *(("eth_getTransactionReceipt", (tx_hash,)) for tx_hash in hashes),
+                *(("eth_getTransactionByHash", (tx_hash,)) for tx_hash in coin_hashes),
             ]
         )
+        receipt_answers = answers[len(numbers) : len(numbers) + len(hashes)]
+        coin_answers = answers[len(numbers) + len(hashes) :]
         head = parse_header(newest) if is_timed else None
         events = [fact for fact in facts if isinstance(fact, SettlementEvent)]
         # the caller asks for facts that are final by its own node, so the longest wait covers all
@@ -283,12 +313,27 @@ class EvmEvidenceReader:
             and header.number <= final
             and (head is None or self._finality.is_old_enough(header.time, head.time, after_s))
         }
-        observed_facts: set[ChainFact] = set()
-        receipts = [parse_object(answer) for answer in answers[len(numbers) :]]
+        observed_facts: set[ConfirmableFact] = set()
+        receipts = [parse_object(answer) for answer in receipt_answers]
+        addresses = frozenset(
+            fact.address for fact in facts if isinstance(fact, (Deposit, HomeTransfer))
+        )
         for receipt in receipts:
             if receipt is not None and parse_hash(receipt.get("blockHash")) in canonical:
-                observed_facts.update(self._parse_events(parse_objects(receipt.get("logs"))))
+                logs = parse_objects(receipt.get("logs"))
+                observed_facts.update(self._parse_events(logs))
                 observed_facts.update(parse_transactions([receipt], self._chain))
+                if addresses:
+                    observed_facts.update(parse_deposits(logs, self._chain, addresses))
+                    observed_facts.update(parse_home_transfers(logs, self._chain, addresses))
+        by_hash = dict(zip(hashes, receipts, strict=True))
+        for tx_hash, answer in zip(coin_hashes, coin_answers, strict=True):
+            transaction, receipt = parse_object(answer), by_hash[tx_hash]
+            if transaction is None or receipt is None:
+                continue
+            deposit = parse_coin_deposit(transaction, receipt, self._chain.coin_asset)
+            if deposit is not None and deposit.block_hash in canonical:
+                observed_facts.add(deposit)
         # for a while, a missing receipt may only be late
         late = max(_INDEX_BLOCKS, self._finality.count_blocks(_INDEX_S))
         needed = max(numbers) + (late if None in receipts else 0)
@@ -335,48 +380,12 @@ class EvmEvidenceReader:
     async def _list_events_between(
         self, references: Sequence[str] | None, first: int, last: int
     ) -> list[SettlementEvent]:
-        """Return the events of a range, in calls of as many blocks as the node answers."""
-        found_events: list[SettlementEvent] = []
-        while first <= last:
-            size = self._log_range.get_size(last - first + 1)
-            events = await self._find_events_in_range(references, first, first + size - 1)
-            if events is not None:
-                self._log_range.record_accepted(size)
-                found_events += events
-                first += size
+        """Return the events of a range of blocks."""
+        log_filter = self._build_filter(references)
+        events = self._parse_events(await self._logs.list_logs(self._node, log_filter, first, last))
         return (
-            found_events
-            if references is None
-            else [event for event in found_events if event.ref in references]
+            events if references is None else [event for event in events if event.ref in references]
         )
-
-    async def _find_events_in_range(
-        self, references: Sequence[str] | None, first: int, last: int
-    ) -> list[SettlementEvent] | None:
-        """Return the events of one call for logs; None if the node refuses that many blocks."""
-        log_filter = {
-            "fromBlock": hex(first),
-            "toBlock": hex(last),
-            **self._build_filter(references),
-        }
-        try:
-            # the block proves that the node has reached the end of the range
-            logs, block = await self._node.batch(
-                [
-                    ("eth_getLogs", (log_filter,)),
-                    ("eth_getBlockByNumber", (hex(last), False)),
-                ]
-            )
-        except AnswerTooLarge as fault:
-            logs, block = fault, None
-        if isinstance(logs, (RpcError, AnswerTooLarge)):
-            self._log_range.record_refused(last - first + 1)
-            if first == last:
-                raise RailUnavailable(f"{self._chain.name}: {logs}") from logs
-            return None
-        if parse_header(block) is None:
-            raise RailUnavailable(f"{self._chain.name}: the node lags behind its own head")
-        return self._parse_events(parse_objects(logs))
 
     def _build_filter(self, references: Sequence[str] | None = None) -> dict[str, Any]:
         """Return a log filter for the Paid event."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -28,7 +27,8 @@ from florin_server.rails.evm.reading.node import (
     parse_quantity,
     parse_returned,
 )
-from florin_server.rails.evm.setup.bytecode import load_bytecode
+from florin_server.rails.evm.reading.receipt_transfers import is_shown_before, is_shown_together
+from florin_server.rails.evm.setup.bytecode import is_former_settler, load_bytecode
 from florin_server.rails.receipt_checks import (
     build_failed,
     build_passed,
@@ -38,9 +38,8 @@ from florin_server.rails.receipt_checks import (
     compute_reference,
     require_single_chain,
 )
-from florin_server.rails.types import RailUnavailable, SettlementEvent
+from florin_server.rails.types import FORWARD_METHOD, RailUnavailable, SettlementEvent
 
-_TRANSFER = abi.encode_topic("Transfer(address,address,uint256)")
 _COIN_DECIMALS = 18
 _Log = Mapping[str, Any]
 
@@ -106,7 +105,8 @@ async def examine_receipt(rpc: ChainRpc, receipt: Receipt, rule: FinalitySpec) -
     if chain_receipt is None or block is None or results[-1].outcome is not CheckOutcome.PASSED:
         return results
     results.append(_check_finality(rule, block, head, tagged))
-    ours = _check_contract(contract, parse_data(code))
+    runtime = parse_data(code)
+    ours = _check_contract(receipt, contract, runtime)
     results.append(ours)
     if ours.outcome is CheckOutcome.FAILED:
         # regardless of its events
@@ -115,7 +115,7 @@ async def examine_receipt(rpc: ChainRpc, receipt: Receipt, rule: FinalitySpec) -
     asset = _PaidAsset(
         token, _COIN_DECIMALS if token == ZERO_ADDRESS else _parse_decimals(decimals)
     )
-    return results + _check_settlement(receipt, contract, asset, logs)
+    return results + _check_settlement(receipt, runtime, asset, logs)
 
 
 def _check_transaction(
@@ -177,8 +177,11 @@ def _check_finality(
     return build_passed(ReceiptCheck.FINALITY, enough)
 
 
-def _check_contract(contract: str, code: bytes) -> CheckResult:
-    ours = code == load_bytecode("PaySettler").runtime
+def _check_contract(receipt: Receipt, contract: str, code: bytes) -> CheckResult:
+    if _has_address(receipt):
+        ours = code == load_bytecode("PayForwarder").runtime
+    else:
+        ours = code == load_bytecode("PaySettler").runtime or is_former_settler(code)
     subject = f"the code at {contract} is"
     return build_result(
         ReceiptCheck.CONTRACT,
@@ -197,23 +200,24 @@ def _parse_decimals(answer: Any) -> int | None:
 
 
 def _check_settlement(
-    receipt: Receipt, contract: str, asset: _PaidAsset, logs: Sequence[_Log]
+    receipt: Receipt, code: bytes, asset: _PaidAsset, logs: Sequence[_Log]
 ) -> list[CheckResult]:
     """Check that the settlement event and the token's events match the receipt."""
     position, settlement = receipt.transaction.position, None
+    contract = parse_address(receipt.option.contract)
     for n, log in enumerate(logs):
         if settler.is_event(log, frozenset({contract}), settler.PAID_TOPIC):
             event = settler.parse_paid_event(log)
             # the signer of an old receipt did not know positions
             is_same_reference = event.ref == receipt.option.reference if position is None else None
             if is_same_reference or _get_log_number(log) == position:
-                settlement = event, logs[:n]
+                settlement = event, n
     if settlement is None:
         message = (
             f"log {position} of its block is not a settlement by {contract} in this transaction"
         )
         return [build_failed(ReceiptCheck.PAYMENT, message)]
-    event, before = settlement
+    event, place = settlement
     ref = compute_reference(receipt)
     return [
         check_reference(receipt, event.ref, None if ref is None else "0x" + ref.hex()),
@@ -225,7 +229,7 @@ def _check_settlement(
         ),
         _check_receivers(receipt, event),
         _check_amount(receipt, event, asset),
-        *_check_transfers(event, contract, asset.token, before),
+        *_check_transfers(receipt, event, code, logs, place),
     ]
 
 
@@ -249,32 +253,24 @@ def _check_amount(receipt: Receipt, event: SettlementEvent, asset: _PaidAsset) -
     return build_result(ReceiptCheck.AMOUNT, right, money, bad)
 
 
-def _check_transfers(
-    event: SettlementEvent, contract: str, token: str, before: Sequence[_Log]
-) -> list[CheckResult]:
-    """Check the token's own events; return nothing if the native coin was paid.
+def _has_address(receipt: Receipt) -> bool:
+    """Return True if the payment was forwarded from an address of its own."""
+    return receipt.option.method == FORWARD_METHOD
 
-    The payment's transfers are between the contract's previous event and this event.
-    """
-    if token == ZERO_ADDRESS:
+
+def _check_transfers(
+    receipt: Receipt, event: SettlementEvent, code: bytes, logs: Sequence[_Log], place: int
+) -> list[CheckResult]:
+    """Check the token's own events; return nothing if the native coin was paid."""
+    if event.token == ZERO_ADDRESS:
         return []
-    counter: Counter[tuple[str, str]] = Counter()
-    counter[event.payer, contract] += event.value
-    counter[contract, event.dest] += event.value - event.fee
-    counter[contract, event.fee_to] += event.fee
-    transfer_sums: Counter[tuple[str, str]] = Counter()
-    for log in reversed(before):
-        sender = parse_address(log.get("address"))
-        if sender == contract:
-            break
-        topics = log.get("topics")
-        if sender == token and isinstance(topics, list) and topics[:1] == [_TRANSFER]:
-            # a token can be anyone's own, with any number of topics
-            giver, taker, *_ = (*("0x" + parse_hash(topic)[26:] for topic in topics[1:3]), "", "")
-            transfer_sums[giver, taker] += int.from_bytes(
-                parse_data(log.get("data"))[: abi.WORD], "big"
-            )
-    right = all(transfer_sums[pair] == value for pair, value in counter.items() if value)
+    contract = parse_address(receipt.option.contract)
+    if _has_address(receipt):
+        right = is_shown_before(event, contract, logs[:place], giver=event.payer, taker="")
+    elif is_former_settler(code):
+        right = is_shown_before(event, contract, logs[:place], giver=contract, taker=contract)
+    else:
+        right = is_shown_together(event, contract, logs, place)
     return [
         build_result(
             ReceiptCheck.TRANSFER,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from florin_server.domain.payments.payment import ResolvedBuild
 from florin_server.domain.settlement.chain_txs import ChainTx, SettlementItem
@@ -14,20 +14,25 @@ from florin_server.rails.evm.paying.terms import EvmTermsReader
 from florin_server.rails.evm.reading.evidence import EvmEvidenceReader, is_nonce_used
 from florin_server.rails.evm.reading.finality import FinalityTracker
 from florin_server.rails.evm.reading.holdings import read_holdings
-from florin_server.rails.evm.reading.node import EvmNode
+from florin_server.rails.evm.reading.node import EvmNode, parse_hash
 from florin_server.rails.evm.reading.refusals import TokenRefusals
+from florin_server.rails.evm.sending.past_transactions import find_transaction
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.types import (
     BlockView,
-    ChainFact,
     ChainHead,
+    Fact,
     HeadUpdate,
     MinedTransaction,
     ObservedHead,
+    RailUnavailable,
     SettlementEvent,
 )
 
 T = TypeVar("T")
+
+# blocks whose states every node keeps; most keep 128 behind their head
+_STATES_KEPT: Final = 64
 
 
 class EvmObserver:
@@ -115,7 +120,7 @@ class EvmObserver:
             )
         )
 
-    async def confirm_facts(self, facts: Collection[ChainFact]) -> Mapping[ChainFact, bool]:
+    async def confirm_facts(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         """Return for each fact whether the quorum confirms it at final depth."""
         expected_facts = frozenset(facts)
         return await self._connection.quorum.confirm_facts(
@@ -123,14 +128,27 @@ class EvmObserver:
         )
 
     async def cannot_be_mined(self, tx: ChainTx, resolved_builds: Sequence[ResolvedBuild]) -> bool:  # noqa: ARG002
-        """Return True if another transaction with its nonce is final, or it is itself."""
+        """Return True if another transaction with its nonce is final, and was itself seen.
+
+        A receipt that a node does not have proves nothing: nodes index receipts late. Only for
+        transactions that are older than the states of nodes it has to suffice.
+        """
 
         async def answer(rpc: ChainRpc) -> bool | None:
-            if not await is_nonce_used(EvmNode(rpc), self.finality, tx.sender, tx.nonce):
+            node = EvmNode(rpc)
+            final = await node.find_final_block(self.finality)
+            if final is None:
                 return None
-            # the caller searches for it too, but a single node may hide it; any variant can be
-            # mined
-            return None if await self._create_evidence(rpc).find_mined(tx.hashes) else True
+            try:
+                taker = await find_transaction(node, tx.sender, tx.nonce, final)
+            except RailUnavailable:
+                if tx.sent_block is not None and final - tx.sent_block < _STATES_KEPT:
+                    raise
+                if not await is_nonce_used(node, self.finality, tx.sender, tx.nonce):
+                    return None
+                return None if await self._create_evidence(rpc).find_mined(tx.hashes) else True
+            is_other = taker is not None and parse_hash(taker.get("hash")) not in tx.hashes
+            return True if is_other else None
 
         return await self._connection.quorum.read_unanimous(answer) is not None
 

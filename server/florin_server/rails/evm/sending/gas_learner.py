@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from florin_server.domain.chains.evm import abi
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
-from florin_server.rails.evm import settler
 from florin_server.rails.evm.reading.dry_run import PENDING, DryRun, DryRunner
 from florin_server.rails.evm.reading.node import (
     LATEST,
@@ -170,9 +169,7 @@ class GasLearner:
             )
 
     def _build_trial(self, submission_item: SubmissionItem, gas: int) -> DryRun:
-        call = settler.encode_settle_one(
-            submission_item.arguments, is_permit2=submission_item.is_permit2
-        )
+        call = submission_item.encode_alone()
         return DryRun(submission_item.settler, call, compute_dry_run_gas(call, gas))
 
 

@@ -16,6 +16,8 @@ from florin_server.rails.evm.sending.fees import KEY_GAS, WALLET_GAS, compute_tr
 # Payments store at most four new words: a nonce, and the balances of the settlement contract and
 # two receivers.
 _SLOTS: Final = 4
+# slots that cost as much as an address's account and its code of 45 bytes do by EIP-8037
+_ADDRESS_SLOTS: Final = 3
 _PAYOUT_GAS: Final = 300_000  # a receiver's code runs at our cost; honest code needs a third of it
 _FLOOR_MAX: Final = 1_000
 _BASE_MAX: Final = 300_000
@@ -57,6 +59,11 @@ class GasShares:
     def payout_max(self) -> int:
         """Return the most gas for a transfer out of the treasury."""
         return max(_PAYOUT_GAS, min(_PAYOUT_GAS + _SLOTS * self.slot_surcharge, self.ceiling))
+
+    @property
+    def address_surcharge(self) -> int:
+        """Return the extra gas to put code at an address, as new storage is dearer than today."""
+        return _ADDRESS_SLOTS * self.slot_surcharge
 
     def compute_transaction_gas(self, shares: int, size: int) -> int:
         """Return the gas of a transaction with `size` bytes, from the sum of its shares."""

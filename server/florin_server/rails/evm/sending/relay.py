@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from florin_server.domain.chains.evm.route import ForwardRoute
 from florin_server.domain.settlement.chain_txs import (
     ChainTx,
     GasShare,
@@ -22,7 +23,7 @@ from florin_server.rails.evm.gas_money import (
     parse_balance,
     to_native_units,
 )
-from florin_server.rails.evm.paying.terms import PERMIT2_METHOD, EvmOptionTerms, to_address
+from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
 from florin_server.rails.evm.paying.verify import parse_signature
 from florin_server.rails.evm.reading.dry_run import DryRun, DryRunner
 from florin_server.rails.evm.reading.evidence import is_nonce_used
@@ -50,9 +51,11 @@ from florin_server.rails.evm.sending.past_transactions import find_transfer
 from florin_server.rails.evm.sending.payouts import EvmPayouts
 from florin_server.rails.evm.sending.submission import (
     SubmissionItem,
+    build_forward_item,
     build_item,
     build_settlement_call,
     count_items_that_fit,
+    sort_items,
     split_items,
 )
 from florin_server.rails.evm.sending.transactions import (
@@ -153,9 +156,10 @@ class EvmRelay:
     async def _simulate(self, items: Sequence[SettlementItem], sender: str) -> list[bool]:
         mask = await self._try_settlement(items, sender)
         if mask is not None:
-            # bits follow the calldata: first all items of one kind, then the others
-            order = sorted(range(len(items)), key=lambda at: _is_permit2(items[at]))
-            return [bool(mask >> order.index(index) & 1) for index in range(len(items))]
+            # bits follow the calldata
+            submission_items = [self._to_item(item) for item in items]
+            bits = {item: bit for bit, item in enumerate(sort_items(submission_items))}
+            return [bool(mask >> bits[item] & 1) for item in submission_items]
         # the node may not run as much at once, so a part of it is tried
         if len(items) == 1:
             return [False]
@@ -332,10 +336,16 @@ class EvmRelay:
 
     def _build_item(self, item: SettlementItem) -> SubmissionItem:
         option = item.option
+        terms = EvmOptionTerms.from_option(option)
+        if isinstance(terms.route, ForwardRoute):
+            if terms.route.forwarder not in self._chain.settlers:
+                # its event would be missed, and the money could be forwarded unnoticed
+                raise ValueError(f"{terms.route.forwarder} is not the chain's forwarder")
+            return build_forward_item(terms.route, to_address(option.payer), self._shares)
         signature = parse_signature(option, item.confirmation.outputs)
         return build_item(
             self._chain,
-            EvmOptionTerms.from_option(option),
+            terms,
             to_address(option.payer),
             signature,
             self._shares,
@@ -344,7 +354,3 @@ class EvmRelay:
 
 def _compute_gas_share(submission_item: SubmissionItem) -> GasShare:
     return GasShare(submission_item.kind, submission_item.gas)
-
-
-def _is_permit2(item: SettlementItem) -> bool:
-    return item.option.method == PERMIT2_METHOD

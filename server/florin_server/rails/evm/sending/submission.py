@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from florin_server.domain.chains.evm.route import ForwardRoute
 from florin_server.domain.chains.evm.typed_data import get_digest
 from florin_server.domain.settlement.chain_txs import PayerKind
-from florin_server.rails.evm import settler
+from florin_server.rails.evm import forwarder, settler
 from florin_server.rails.evm.paying.erc6492 import AccountCreation, encode_open_and_call, unwrap
 from florin_server.rails.evm.paying.terms import (
     PERMIT2_METHOD,
@@ -27,6 +28,7 @@ from florin_server.rails.evm.sending.fees import (
     compute_creation_share,
     compute_payment_share,
 )
+from florin_server.rails.evm.sending.forward_arguments import ForwardArguments
 from florin_server.rails.evm.sending.gas_shares import DEFAULT_SHARES, GasShares
 from florin_server.rails.evm.settings import EvmChainSettings
 
@@ -48,7 +50,7 @@ class SubmissionItem:
     chain.
     """
 
-    arguments: settler.PayArguments
+    arguments: settler.PayArguments | ForwardArguments
     settler: str
     is_permit2: bool
     is_key_signature: bool
@@ -77,6 +79,12 @@ class SubmissionItem:
         if self.creation is not None and not self.is_approved_by_signature:
             return PayerKind.UNBORN
         return PayerKind.KEY if self.is_key_signature else PayerKind.CODE
+
+    def encode_alone(self) -> bytes:
+        """Encode the call that settles it alone, or reverts with the token's own reason."""
+        if isinstance(self.arguments, ForwardArguments):
+            return forwarder.encode_forward_one(self.arguments.to_forwarding())
+        return settler.encode_settle_one(self.arguments, is_permit2=self.is_permit2)
 
     @property
     def is_approved_by_signature(self) -> bool:
@@ -145,12 +153,29 @@ def build_plain_item(
     return SubmissionItem(pay, contract, by_permit2, proof.is_key_signature, creation=None)
 
 
+def build_forward_item(
+    route: ForwardRoute, payer: str, shares: GasShares = DEFAULT_SHARES
+) -> SubmissionItem:
+    """Build the item that forwards what came to an address without a key.
+
+    No code of the buyer runs, so it needs as much gas as a plain key's payment.
+    """
+    gas = shares.get_payment_gas(route.token, by_key=True)
+    return SubmissionItem(
+        ForwardArguments(route, payer, gas),
+        route.forwarder,
+        is_permit2=False,
+        is_key_signature=True,
+        creation=None,
+    )
+
+
 def build_settlement_call(
     chain: EvmChainSettings,
     submission_items: Sequence[SubmissionItem],
     shares: GasShares = DEFAULT_SHARES,
 ) -> SettlementCall:
-    """Build the call that settles items; it returns a bit for each, EIP-3009 items first.
+    """Build the call that settles items; it returns a bit for each, in the order of `sort_items`.
 
     Without items, to use up a nonce, it calls the present contract. Raise ValueError unless all
     items go through one settlement contract.
@@ -158,17 +183,7 @@ def build_settlement_call(
     (contract,) = {submission_item.settler for submission_item in submission_items} or {
         chain.settler
     }
-    by_3009 = [
-        submission_item.arguments
-        for submission_item in submission_items
-        if not submission_item.is_permit2
-    ]
-    by_permit2 = [
-        submission_item.arguments
-        for submission_item in submission_items
-        if submission_item.is_permit2
-    ]
-    to, data = contract, settler.encode_settle(by_3009, by_permit2)
+    to, data = contract, _encode_items(submission_items)
     openings = [
         submission_item.creation
         for submission_item in submission_items
@@ -177,16 +192,62 @@ def build_settlement_call(
     if openings and chain.opener is not None:
         to, data = chain.opener, encode_open_and_call(openings, contract, data)
     gas = shares.compute_transaction_gas(
-        sum(submission_item.gas for submission_item in submission_items), len(data)
+        sum(submission_item.gas for submission_item in submission_items)
+        + compute_payout_reserve([item.arguments.gas for item in submission_items]),
+        len(data),
     )
     return SettlementCall(to, data, gas)
+
+
+def sort_items(submission_items: Sequence[SubmissionItem]) -> list[SubmissionItem]:
+    """Return items in the contract's order: EIP-3009 first, and those with the same ends together.
+
+    The contract pays out neighbors of one token, merchant and fee receiver together.
+    """
+    return sorted(
+        submission_items,
+        key=lambda item: (
+            item.is_permit2,
+            item.arguments.token,
+            item.arguments.dest,
+            item.arguments.fee_to,
+        ),
+    )
+
+
+def compute_payout_reserve(gas_limits: Sequence[int]) -> int:
+    """Return the gas that a transaction of several payments needs besides their shares.
+
+    Sums are paid out only while the gas of one more payment is left, so that payments which use all
+    of theirs do not revert the transaction. What is used is the gas that payments left over.
+    """
+    return compute_payment_share(max(gas_limits), 0) if len(gas_limits) > 1 else 0
+
+
+def _encode_items(submission_items: Sequence[SubmissionItem]) -> bytes:
+    forwards: list[forwarder.Forwarding] = []
+    by_3009: list[settler.PayArguments] = []
+    by_permit2: list[settler.PayArguments] = []
+    for item in sort_items(submission_items):
+        if isinstance(item.arguments, ForwardArguments):
+            forwards.append(item.arguments.to_forwarding())
+        else:
+            (by_permit2 if item.is_permit2 else by_3009).append(item.arguments)
+    # items of one contract, as `split_items` divides them
+    return (
+        forwarder.encode_forward(forwards)
+        if forwards
+        else settler.encode_settle(by_3009, by_permit2)
+    )
 
 
 def count_items_that_fit(chain: EvmChainSettings, shares: GasShares = DEFAULT_SHARES) -> int:
     """Return how many items of any kind fit into one transaction."""
     heaviest = PAYMENT_GAS_HEAVIEST + compute_payment_share(shares.surplus_max, 0)
     room = chain.gas_max - GAS_BASE - shares.base_surcharge
-    return min(room // heaviest, (DATA_MAX - _FRAME) // _SIZE_MAX)
+    reserve = compute_payment_share(WALLET_GAS + shares.surplus_max, 0)
+    by_gas = max(min(room // heaviest, 1), (room - reserve) // heaviest)
+    return min(by_gas, (DATA_MAX - _FRAME) // _SIZE_MAX)
 
 
 def split_items(
@@ -198,18 +259,20 @@ def split_items(
     """
     counts: list[int] = []
     contract = ""
-    gas = size = 0
+    gas = size = gas_limit = 0
     for submission_item in submission_items:
+        gas_limit = max(gas_limit, submission_item.arguments.gas)
         full = (
             not counts
             or counts[-1] == items_max
-            or submission_item.gas > gas
+            or submission_item.gas + compute_payout_reserve((gas_limit, gas_limit)) > gas
             or submission_item.size > size
         )
         if full or submission_item.settler != contract:
             counts.append(0)
             contract = submission_item.settler
             gas, size = chain.gas_max - GAS_BASE, DATA_MAX - _FRAME
+            gas_limit = submission_item.arguments.gas
         counts[-1] += 1
         gas -= submission_item.gas
         size -= submission_item.size

@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 from florin_server.rails.connection.coalesce import LIMIT, RequestCoalescer
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
-from florin_server.rails.evm import settler
 from florin_server.rails.evm.reading.dry_run import DryRun, DryRunner, DryRunRequest
 from florin_server.rails.evm.reading.node import (
     LATEST,
@@ -26,10 +25,12 @@ from florin_server.rails.evm.reading.node import (
 from florin_server.rails.evm.reading.reader import DEPLOYLESS, EvmReader
 from florin_server.rails.evm.reading.reads import ContractQuestion
 from florin_server.rails.evm.sending.fees import compute_dry_run_gas
+from florin_server.rails.evm.sending.forward_arguments import ForwardArguments
 from florin_server.rails.evm.sending.gas_shares import GasShares
 from florin_server.rails.evm.sending.submission import (
     SubmissionItem,
     build_settlement_call,
+    sort_items,
     split_items,
 )
 from florin_server.rails.evm.settings import EvmChainSettings
@@ -94,9 +95,7 @@ class PaymentTrials:
 
     def build_single_trial(self, submission_item: SubmissionItem) -> DryRun:
         """Build the dry run of one payment, with the gas that its share of a settlement covers."""
-        call = settler.encode_settle_one(
-            submission_item.arguments, is_permit2=submission_item.is_permit2
-        )
+        call = submission_item.encode_alone()
         gas = compute_dry_run_gas(call, submission_item.arguments.gas)
         return DryRun(submission_item.settler, call, gas)
 
@@ -156,10 +155,7 @@ class PaymentTrials:
         """Split the items into settlements, in the order of the contract's answer."""
         first, most = 0, LIMIT if self._chain.trials == "together" else 1
         for count in split_items(self._chain, submission_items, most):
-            yield sorted(
-                submission_items[first : first + count],
-                key=lambda submission_item: submission_item.is_permit2,
-            )
+            yield sort_items(submission_items[first : first + count])
             first += count
 
     def _build_trial(self, part: Sequence[SubmissionItem]) -> DryRun:
@@ -221,7 +217,10 @@ def _parse_mask(answer: Any, count: int) -> int:
     return mask if mask < 1 << count else 0
 
 
-def _compute_other_spending(pay: PayArguments, settled_arguments: Sequence[PayArguments]) -> int:
+def _compute_other_spending(
+    pay: PayArguments | ForwardArguments,
+    settled_arguments: Sequence[PayArguments | ForwardArguments],
+) -> int:
     return sum(
         arguments.value
         for arguments in settled_arguments

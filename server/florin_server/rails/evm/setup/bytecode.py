@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Final
 
 import orjson
+from eth_hash.auto import keccak
 
 _FILE = Path(__file__).with_name("artifacts.json")
+# Keccak hashes of its deployed code: of 0.3.0 and of builds of 0.4.0
+_FORMER_SETTLERS: Final = frozenset(
+    {"a4de7ab57b6fcdb6f5b1ce8c179a22a139e515e4985f429cc68474493a40b925"}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +40,8 @@ def read_artifacts(path: Path) -> Mapping[str, ContractBytecode]:
 def load_bytecode(name: str) -> ContractBytecode:
     """Return the contract of that name."""
     return read_artifacts(_FILE)[name]
+
+
+def is_former_settler(runtime: bytes) -> bool:
+    """Return True for the deployed code of the settlement contract of an earlier release."""
+    return keccak(runtime).hex() in _FORMER_SETTLERS

@@ -8,7 +8,12 @@ from typing import Any
 
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.chains.evm.route import RouteKind, SettlementRoute
-from florin_server.domain.chains.evm.typed_data import PERMIT2, Eip712Domain, build_permit2_domain
+from florin_server.domain.chains.evm.typed_data import (
+    PERMIT2,
+    X402_PROXY,
+    Eip712Domain,
+    build_permit2_domain,
+)
 from florin_server.rails.connection.jsonrpc import RpcCall, RpcError
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.gas_money import FEE_TOKEN_DECIMALS
@@ -46,13 +51,15 @@ class EvmInspection:
     """The assets that can be offered, by CAIP-19, and a sentence for each other problem.
 
     `guards` are the queries that those tokens answer about blocked accounts. `has_passkeys` says
-    whether the chain checks passkey signatures itself.
+    whether the chain checks passkey signatures itself, `has_x402_proxy` whether payments by x402
+    can use Permit2.
     """
 
     assets: Mapping[str, Asset]
     problems: tuple[str, ...]
     guards: TokenGuards = field(default_factory=dict)
     has_passkeys: bool = False
+    has_x402_proxy: bool = False
 
 
 async def inspect_chain(node: EvmNode, chain: EvmChainSettings) -> EvmInspection:
@@ -70,6 +77,8 @@ async def inspect_chain(node: EvmNode, chain: EvmChainSettings) -> EvmInspection
     calls += _build_permit2_calls(chain)
     chain_start = len(calls)
     calls += _build_chain_calls(chain)
+    proxy_at = len(calls)
+    calls.append(("eth_getCode", (X402_PROXY, LATEST)))
     if chain.coin is not None:
         is_paid = settler.IS_PAID + abi.encode_address(ZERO_ADDRESS) + bytes(abi.WORD)
         calls.append(build_call(chain.settler, is_paid))
@@ -117,7 +126,9 @@ async def inspect_chain(node: EvmNode, chain: EvmChainSettings) -> EvmInspection
                 f"{chain.coin.symbol}"
             )
     passkeys = signing.parse_passkey_support(answers[1])
-    return EvmInspection(assets, tuple(problems), guards_by_asset, passkeys)
+    code = answers[proxy_at]
+    has_proxy = not isinstance(code, RpcError) and bool(parse_data(code))
+    return EvmInspection(assets, tuple(problems), guards_by_asset, passkeys, has_proxy)
 
 
 def _build_permit2_calls(chain: EvmChainSettings) -> list[RpcCall]:

@@ -7,7 +7,14 @@ from typing import Final
 from florin_server.domain.chains.evm import abi
 from florin_server.domain.chains.evm.route import ForwardRoute
 from florin_server.rails.evm.paying.terms import ZERO_ADDRESS
-from florin_server.rails.evm.reading.node import EvmNode, build_call, parse_returned
+from florin_server.rails.evm.reading.deposits import is_delegation
+from florin_server.rails.evm.reading.node import (
+    LATEST,
+    EvmNode,
+    build_call,
+    parse_data,
+    parse_returned,
+)
 from florin_server.rails.evm.settings import EvmChainSettings
 
 _ADDRESS_OF: Final = abi.encode_selector(
@@ -36,6 +43,23 @@ async def find_forwarder_fault(
         f"{chain.name}: the contract at {forwarder} gives payments other addresses than Florin "
         "computes: do not use it"
     )
+
+
+async def find_forwarder_problem(node: EvmNode, chain: EvmChainSettings) -> str | None:
+    """Return why a chain's configured forwarder cannot be used, or its `home`; None if both can.
+
+    At the same address on another chain, a contract can have another owner.
+    """
+    if chain.forwarder is None:
+        return None
+    address = chain.forwarder.address
+    if (fault := await find_forwarder_fault(node, chain, address)) is not None:
+        return f"{fault}, or deploy it with `florin chain deploy --forwarder`"
+    (code,) = await node.batch([("eth_getCode", (chain.home, LATEST))])
+    home_code = parse_data(code)
+    if home_code and not is_delegation(home_code):
+        return f"{chain.name}: forwarder.home {chain.home} is a contract: use an account with a key"
+    return None
 
 
 def _build_probe(chain: EvmChainSettings, forwarder: str) -> ForwardRoute:

@@ -28,6 +28,8 @@ def list_reserved_accounts(chain: EvmChainSettings, senders: Sequence[str]) -> M
     }
     if chain.fee_token is not None:
         contracts |= {FEE_MANAGER: "the fee manager", chain.fee_token: "a token contract"}
+    if chain.forwarder is not None:
+        contracts[chain.home] = "the account of money that is not part of a payment"
     own = dict.fromkeys(senders, "a relayer of this service")
     accounts = {f"{chain.caip2}:{address}": what for address, what in (contracts | own).items()}
     return accounts | {chain.treasury_account: "the treasury of this service"}

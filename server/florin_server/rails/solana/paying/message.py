@@ -52,7 +52,7 @@ def build_lapse_note(last_valid: int) -> Instruction:
 
 def find_lapse_height(message: MessageV0) -> int | None:
     """Return the height in a message's memo; None if it has none."""
-    program, _, data = _list_steps(message)[-1]
+    program, _, data = list_steps(message)[-1]
     text = data.decode(errors="replace")
     height = text.removeprefix(_LAPSE_PREFIX)
     is_lapse = program == spl.MEMO and text.startswith(_LAPSE_PREFIX) and height.isdecimal()
@@ -103,22 +103,23 @@ def is_acceptable(issued: MessageV0, received: MessageV0, bounds: WalletBounds) 
         or received.account_keys[:signers] != issued.account_keys[:signers]
     ):
         return False
-    expected = _list_steps(issued)
-    if _is_nonce_advance(expected[0]) and _list_steps(received)[:1] != expected[:1]:
+    expected = list_steps(issued)
+    if _is_nonce_advance(expected[0]) and list_steps(received)[:1] != expected[:1]:
         # the advance makes the nonce act as the blockhash only as the first instruction
         return False
     guards = 0
-    for step in _list_steps(received):
+    for step in list_steps(received):
         if expected and (step == expected[0] or _is_budget_within(expected[0], step, bounds)):
             expected = expected[1:]
-        elif _is_guard(step, relayer=issued.account_keys[0]):
+        elif is_guard(step, relayer=issued.account_keys[0]):
             guards += 1
         else:
             return False
     return not expected and guards <= bounds.guards and _has_same_rights(issued, received)
 
 
-def _list_steps(message: MessageV0) -> list[_Step]:
+def list_steps(message: MessageV0) -> list[_Step]:
+    """Return program, accounts and data of each instruction."""
     keys = message.account_keys
     return [
         (
@@ -132,7 +133,7 @@ def _list_steps(message: MessageV0) -> list[_Step]:
 
 def is_guard_at(message: MessageV0, index: int) -> bool:
     """Return True if an instruction of a message, counted from 0, calls the guard program."""
-    steps = _list_steps(message)
+    steps = list_steps(message)
     return 0 <= index < len(steps) and steps[index][0] == spl.LIGHTHOUSE
 
 
@@ -154,7 +155,8 @@ def _is_nonce_advance(step: _Step) -> bool:
     return (step[0], step[2]) == (spl.SYSTEM, spl.ADVANCE_NONCE)
 
 
-def _is_guard(step: _Step, relayer: Pubkey) -> bool:
+def is_guard(step: _Step, relayer: Pubkey) -> bool:
+    """Return True if a wallet's instruction only compares accounts."""
     program, accounts, data = step
     if program != spl.LIGHTHOUSE or not 0 < len(data) <= GUARD_BYTES_MAX:
         return False

@@ -17,7 +17,6 @@ from solders.transaction import Transaction
 
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.chains.solana.limits import PACKET_BYTES
-from florin_server.domain.payments.option_names import derive_reference
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.rails.solana.paying.terms import DIRECT_METHOD, SolanaOptionTerms, to_address
 from florin_server.rails.solana.reading import receivers, referenced
@@ -58,7 +57,7 @@ class SolanaTransactionRequests:
 
     def get_address(self, payment: Payment) -> str:
         """Return a key without an owner, derived from the payment's secret salt and its id."""
-        return str(Pubkey.from_bytes(derive_reference(payment.salt, payment.id)))
+        return referenced.derive_address(payment)
 
     async def build_transaction(self, payment: Payment, option: PaymentOption) -> str:
         """Return the transaction as base64; the payer pays its fee, and it opens no account."""

@@ -18,6 +18,7 @@ from florin_server.domain.payments.payment import BuildAction, PaymentOption
 from florin_server.rails.option_offer import OptionOffer, rebuild_commitment
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import (
+    TRANSFER_METHOD,
     Asset,
     OptionCommitment,
     SettlementEvent,
@@ -40,7 +41,8 @@ class SolanaOptionTerms:
     """One option's transfer. `dest` and `fee_to` own the accounts that receive.
 
     `settled` is true if `dest` is the merchant's own. `ref` is the text of the transaction's memo.
-    For the native coin, mint and token program are the system program.
+    For the native coin, mint and token program are the system program. `named` is the address that
+    the transfer names, if that is its proof in place of the memo; empty otherwise.
     """
 
     chain_id: str
@@ -53,6 +55,7 @@ class SolanaOptionTerms:
     fee: int
     settled: bool
     ref: str
+    named: str = ""
 
     @classmethod
     def from_option(cls, option: PaymentOption) -> SolanaOptionTerms:
@@ -70,6 +73,7 @@ class SolanaOptionTerms:
             fee=int(str(stored["fee"])),
             settled=bool(stored["settled"]),
             ref=str(stored["ref"]),
+            named=str(stored.get("named", "")),
         )
 
     def to_json(self) -> dict[str, object]:
@@ -85,6 +89,7 @@ class SolanaOptionTerms:
             "fee": str(self.fee),
             "settled": self.settled,
             "ref": self.ref,
+            **({"named": self.named} if self.named else {}),
         }
 
     def to_split(self) -> Split:
@@ -191,7 +196,7 @@ class SolanaTermsReader:
     """Implement the TermsReader protocol."""
 
     def get_reference(self, option: PaymentOption) -> str:
-        """Return the text of the memo in the option's transaction."""
+        """Return the text of the memo in the option's transaction, if it has one."""
         return SolanaOptionTerms.from_option(option).ref
 
     def get_split(self, option: PaymentOption) -> Split:
@@ -265,4 +270,4 @@ def build_option(chain: SolanaChainSettings, offer: OptionOffer, program: str) -
 
 def _list_steps(method: str | None) -> tuple[str, ...]:
     """Return what distinguishes the id of an option that the payer's wallet sends."""
-    return (DIRECT_METHOD,) if method == DIRECT_METHOD else ()
+    return (method,) if method in {DIRECT_METHOD, TRANSFER_METHOD} else ()

@@ -39,8 +39,8 @@ from florin_server.rails.solana.reading.node import (
 )
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import (
-    ChainFact,
     ChainHead,
+    ConfirmableFact,
     MinedTransaction,
     RailUnavailable,
     SettlementEvent,
@@ -133,7 +133,7 @@ class SolanaEvidenceReader:
         }
 
     async def attest(
-        self, facts: frozenset[ChainFact], reference: SolanaEvidenceReader
+        self, facts: frozenset[ConfirmableFact], reference: SolanaEvidenceReader
     ) -> Attestation:
         """Return the facts whose transactions are on this node exactly as in `reference`."""
         hashes = sorted({fact.tx_hash for fact in facts})
@@ -212,19 +212,21 @@ class SolanaEvidenceReader:
             return await self._find_end_reason_by_nonce(
                 tx_hash, issued_message, issued_message.nonce
             )
+        payer = str(message.account_keys[0])
         if issued_message is not None:
             return await self.find_end_reason_by_height(
-                tx_hash, issued_message.last_valid, issued_message.head
+                payer, tx_hash, issued_message.last_valid, issued_message.head
             )
-        return await self.find_end_reason_by_height(tx_hash, find_lapse_height(message), since)
+        last_valid = find_lapse_height(message)
+        return await self.find_end_reason_by_height(payer, tx_hash, last_valid, since)
 
     async def find_end_reason_by_height(
-        self, tx_hash: str, last_valid: int | None, since: int
+        self, payer: str, tx_hash: str, last_valid: int | None, since: int
     ) -> EndReason | None:
         """Return why a transaction with a blockhash valid up to a height will never pay; or None.
 
         The height is None if it is unknown. The transaction cannot have landed before the slot
-        `since`.
+        `since`. `payer` pays its fee.
         """
         slot, height = await self._node.batch(
             [
@@ -238,7 +240,7 @@ class SolanaEvidenceReader:
             return _find_failure(status)
         if last_valid is None or parse_number(height) <= last_valid:
             return None
-        if not self._gaps.is_absence_proven(tx_hash, since, first):
+        if not await self._is_absent(payer, tx_hash, since, first, parse_number(slot)):
             return None
         return EndReason("The transaction lapsed before it landed", has_landed=False)
 
@@ -261,9 +263,24 @@ class SolanaEvidenceReader:
         held = None if account is None else spl.parse_nonce(account.data)
         if held is None or held.value == issued_message.message.recent_blockhash:
             return None
-        if not self._gaps.is_absence_proven(tx_hash, issued_message.head, first):
+        is_long_used = self._gaps.is_long_used(tx_hash, slot)
+        payer = str(issued_message.message.account_keys[0])
+        if not await self._is_absent(payer, tx_hash, issued_message.head, first, slot):
+            return None
+        if not is_long_used:
             return None
         return EndReason("The transaction's nonce was used up before it landed", has_landed=False)
+
+    async def _is_absent(
+        self, payer: str, tx_hash: str, since: int, first: int | None, slot: int
+    ) -> bool:
+        """Return whether no block up to a slot has a transaction without a status.
+
+        A node that lacks a status for a while has the transaction in the index of its payer.
+        """
+        if not self._gaps.is_absence_proven(tx_hash, since, first):
+            return False
+        return not await self._node.is_listed(payer, tx_hash, since, slot)
 
     async def find_changes(
         self, tx_hash: str, message: MessageV0, *, is_coin: bool

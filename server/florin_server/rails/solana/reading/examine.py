@@ -9,6 +9,7 @@ from solders.signature import Signature
 
 from florin_server.domain.caip import parse_asset
 from florin_server.domain.chains.solana import spl
+from florin_server.domain.payments.option_names import derive_reference
 from florin_server.domain.receipts.receipt import Receipt
 from florin_server.domain.receipts.verdict import CheckResult, ReceiptCheck
 from florin_server.rails.connection.jsonrpc import ChainRpc, RpcError
@@ -30,7 +31,8 @@ from florin_server.rails.solana.reading.node import (
     parse_number,
 )
 from florin_server.rails.solana.reading.signed import find_signed_message, list_memos
-from florin_server.rails.types import RailUnavailable
+from florin_server.rails.solana.reading.transfers import find_paying_transfer
+from florin_server.rails.types import TRANSFER_METHOD, RailUnavailable
 
 _CHAIN = "solana:"
 _COIN_DECIMALS = 9
@@ -119,8 +121,8 @@ def _check_payment(
     record: TransactionRecord,
 ) -> list[CheckResult]:
     keys: list[Pubkey] = message.account_keys
-    memos = list_memos(message)
     ref = compute_reference(receipt)
+    expected = None if ref is None else str(Pubkey.from_bytes(ref))
     signers = keys[: message.header.num_required_signatures]
     terms = _find_terms(receipt, mint, message)
     position = None if terms is None else terms.find_position(message)
@@ -128,9 +130,7 @@ def _check_payment(
     exact = terms is not None and is_moved(terms, to_address(receipt.payer), message, record)
     decimals = _COIN_DECIMALS if position is None else _parse_decimals(message, position)
     return [
-        check_reference(
-            receipt, " ".join(memos), None if ref is None else str(Pubkey.from_bytes(ref))
-        ),
+        check_reference(receipt, _find_reference(receipt, message, expected), expected),
         build_result(
             ReceiptCheck.PAYER,
             payer in signers,
@@ -150,6 +150,19 @@ def _check_payment(
             "accounts did not change by what the receipt says",
         ),
     ]
+
+
+def _find_reference(receipt: Receipt, message: AnyMessage, expected: str | None) -> str:
+    """Return the reference that a message reports: its notes, or that of its transfer's payment.
+
+    The address of a payment stands for the expected reference, as it belongs to this payment alone.
+    """
+    memos = " ".join(list_memos(message))
+    if receipt.option.method != TRANSFER_METHOD or expected is None:
+        return memos
+    salt = bytes.fromhex(receipt.option.salt)
+    address = str(Pubkey.from_bytes(derive_reference(salt, receipt.sub)))
+    return memos if find_paying_transfer(message, address) is None else expected
 
 
 def _parse_decimals(message: AnyMessage, position: int) -> int:

@@ -21,6 +21,8 @@ from florin_server.rails.types import RailUnavailable
 
 ACCOUNTS_MAX = 100  # that nodes return in one call
 STATUSES_MAX = 256
+# transactions of an address that nodes return in one call, and how many calls are made
+_LISTED_MAX, _LISTED_PAGES = 1000, 10
 # The only commitment in use. Since Alpenglow blocks are final after 150 ms, `confirmed` means the
 # same, and clusters will refuse it. A blockhash of a final block expires only by time.
 FINALIZED = "finalized"
@@ -114,6 +116,30 @@ class SolanaNode(ChainNode):
         (reported_status,) = _parse_statuses([signature], answer, min_slot)
         status = None if reported_status is None else _parse_status(reported_status)
         return status, None if isinstance(first, RpcError) else parse_number(first)
+
+    async def is_listed(self, address: str, signature: str, since: int, min_slot: int) -> bool:
+        """Return whether the index of an address has a transaction from the slot `since` on.
+
+        Nodes have this index beside that of statuses. Only the newest transactions of a very busy
+        address are searched. Raise RailUnavailable if the node has not reached `min_slot`.
+        """
+        config: dict[str, Any] = {
+            "commitment": FINALIZED,
+            "limit": _LISTED_MAX,
+            "minContextSlot": min_slot,
+        }
+        for _ in range(_LISTED_PAGES):
+            answer = await self.call("getSignaturesForAddress", address, config)
+            if not isinstance(answer, list):
+                raise RailUnavailable("the node returned something other than a list")
+            entries = [parse_object(entry) for entry in answer]
+            signatures = [str(entry.get("signature")) for entry in entries]
+            if signature in signatures:
+                return True
+            if len(entries) < _LISTED_MAX or parse_number(entries[-1].get("slot")) < since:
+                return False
+            config["before"] = signatures[-1]
+        return False
 
 
 async def require_coin(node: SolanaNode, account: Pubkey, lamports: int) -> None:

@@ -24,11 +24,14 @@ from florin_server.rails.solana.reading.holdings import read_holdings
 from florin_server.rails.solana.reading.node import SolanaNode
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import (
-    ChainFact,
+    TRANSFER_METHOD,
     ChainHead,
+    Fact,
     MinedTransaction,
     SettlementEvent,
 )
+
+_SENT_BY_WALLETS = frozenset({DIRECT_METHOD, TRANSFER_METHOD})
 
 
 class SolanaObserver:
@@ -75,11 +78,11 @@ class SolanaObserver:
         self, items: Sequence[SettlementItem]
     ) -> list[SettlementEvent]:
         """Return the settlement events of the items' transactions that are final."""
-        relayed_items = [item for item in items if item.option.method != DIRECT_METHOD]
+        relayed_items = [item for item in items if item.option.method not in _SENT_BY_WALLETS]
         candidates = [
             (str(orjson.loads(item.confirmation.outputs[-1])), item.option)
             for item in items
-            if item.option.method == DIRECT_METHOD
+            if item.option.method in _SENT_BY_WALLETS
         ]
         events = await self.evidence.list_settlement_events(
             [self._get_settlement_transaction(item) for item in relayed_items]
@@ -95,7 +98,7 @@ class SolanaObserver:
         """Return the balances of accounts at the newest finalized slot; one batched read."""
         return await read_holdings(self._node, self._chain.coin_id, asset_accounts, min_block)
 
-    async def confirm_facts(self, facts: Collection[ChainFact]) -> Mapping[ChainFact, bool]:
+    async def confirm_facts(self, facts: Collection[Fact]) -> Mapping[Fact, bool]:
         """Return for each fact whether the quorum confirms it."""
         expected_facts = frozenset(facts)
         verdicts = await self._connection.quorum.confirm_facts(
@@ -126,7 +129,7 @@ class SolanaObserver:
         self, item: SettlementItem, resolved_builds: Sequence[ResolvedBuild]
     ) -> str | None:
         """Return why the item will never be paid, judged at final depth; None while it can."""
-        if item.option.method == DIRECT_METHOD:
+        if item.option.method in _SENT_BY_WALLETS:
             # a wallet can sign the same transfer again with another blockhash, for ever
             return None
         transaction = self._get_settlement_transaction(item)

@@ -9,16 +9,17 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from solders.message import MessageV0
 from solders.pubkey import Pubkey
 from solders.signature import Signature
 
-from florin_server.domain.payments.payment import PaymentOption
+from florin_server.domain.payments.option_names import derive_reference
+from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.rails.connection.jsonrpc import RpcError
 from florin_server.rails.connection.node import require_result
-from florin_server.rails.solana.paying.terms import SolanaOptionTerms, to_address
+from florin_server.rails.solana.paying.terms import AnyMessage, SolanaOptionTerms, to_address
 from florin_server.rails.solana.reading.evidence import is_moved, parse_record
 from florin_server.rails.solana.reading.node import (
     FINALIZED,
@@ -27,6 +28,7 @@ from florin_server.rails.solana.reading.node import (
     parse_object,
 )
 from florin_server.rails.solana.reading.signed import find_signed_message, list_memos
+from florin_server.rails.solana.reading.transfers import is_paid_by_transfer
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import (
     AddressMention,
@@ -39,9 +41,24 @@ from florin_server.rails.types import (
 _log = logging.getLogger(__name__)
 
 PAGE_SIZE = 1000  # in one answer; nodes give no more
-_UNSUPPORTED_VERSION = -32015  # a transaction's version is above the requested version
+UNSUPPORTED_VERSION = -32015  # a transaction's version is above the requested version
+TRANSACTION_CONFIG: Final[dict[str, object]] = {
+    "commitment": FINALIZED,
+    "encoding": "base64",
+    "maxSupportedTransactionVersion": 0,
+}
 # nodes' form of a transaction's only memo, which is a reference in base58
 _MEMO = re.compile(r"\[\d+\] ([1-9A-HJ-NP-Za-km-z]{32,44})")
+
+
+def derive_address(payment: Payment) -> str:
+    """Return a key without an owner, derived from the payment's secret salt and its id."""
+    return str(Pubkey.from_bytes(derive_reference(payment.salt, payment.id)))
+
+
+def log_unread(chain: SolanaChainSettings, signature: str, error: RailUnavailable) -> None:
+    """Log why a transaction is read again."""
+    _log.warning("%s: transaction %s is read again: %s", chain.name, signature, error)
 
 
 async def list_mentions(
@@ -70,7 +87,8 @@ def _parse_mentions(answer: Any) -> list[AddressMention]:
             signature = str(Signature.from_string(str(entry.get("signature"))))
         except ValueError as error:
             raise RailUnavailable("the node returned something other than a signature") from error
-        mentions.append(AddressMention(signature, memo[1] if memo and succeeded else ""))
+        reference = memo[1] if memo and succeeded else ""
+        mentions.append(AddressMention(signature, reference, is_failed=not succeeded))
     return mentions
 
 
@@ -81,16 +99,15 @@ async def find_events(
 
     A transaction that the node cannot return, or not with all that is needed, counts as unread.
     """
-    config = {"commitment": FINALIZED, "encoding": "base64", "maxSupportedTransactionVersion": 0}
     answers = await node.batch(
-        [("getTransaction", (signature, config)) for signature, _ in candidates]
+        [("getTransaction", (signature, TRANSACTION_CONFIG)) for signature, _ in candidates]
     )
     events, unread = [], set()
     for (signature, option), answer in zip(candidates, answers, strict=True):
         try:
             event = _find_event(chain, signature, option, answer)
         except RailUnavailable as error:
-            _log.warning("%s: transaction %s is read again: %s", chain.name, signature, error)
+            log_unread(chain, signature, error)
             unread.add(signature)
             continue
         if event is not None:
@@ -102,7 +119,7 @@ def _find_event(
     chain: SolanaChainSettings, signature: str, option: PaymentOption, answer: Any
 ) -> SettlementEvent | None:
     """Return the event if the transaction pays the option; None if it never does."""
-    if isinstance(answer, RpcError) and answer.code == _UNSUPPORTED_VERSION:
+    if isinstance(answer, RpcError) and answer.code == UNSUPPORTED_VERSION:
         return None
     if require_result(answer) is None:
         raise RailUnavailable("the node does not have it")
@@ -115,16 +132,25 @@ def _find_event(
         return None
     terms, payer = SolanaOptionTerms.from_option(option), to_address(option.payer)
     signers = message.account_keys[: message.header.num_required_signatures]
-    # a second note could be another payment's: one transfer pays one payment
-    is_named = list_memos(message) == [terms.ref]
-    if not is_named or Pubkey.from_string(payer) not in signers:
+    if Pubkey.from_string(payer) not in signers:
         return None
-    if not is_moved(terms, payer, message, record):
-        return None
+    if terms.named:
+        is_paid = is_paid_by_transfer(terms, payer, message, record)
+    else:
+        # a second note could be another payment's: one transfer pays one payment
+        is_paid = list_memos(message) == [terms.ref] and is_moved(terms, payer, message, record)
+    return build_event(terms, payer, signature, message, answer) if is_paid else None
+
+
+def build_event(
+    terms: SolanaOptionTerms, payer: str, signature: str, message: AnyMessage, answer: Any
+) -> SettlementEvent:
+    """Return the event of a transaction that pays an option; `answer` is the node's."""
+    transaction = parse_object(answer)
     return SettlementEvent(
         ref=terms.ref,
         tx_hash=signature,
-        block_number=record.slot,
+        block_number=parse_number(transaction.get("slot")),
         block_hash="",
         payer=payer,
         dest=terms.dest,
@@ -134,5 +160,5 @@ def _find_event(
         fee=terms.fee,
         nonce="",
         position=terms.find_position(message),
-        time=parse_number(parse_object(answer).get("blockTime")),
+        time=parse_number(transaction.get("blockTime")),
     )

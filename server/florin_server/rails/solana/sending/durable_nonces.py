@@ -5,11 +5,12 @@ Their addresses derive from the relayer's own, so that none is ever created twic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from solders.compute_budget import set_compute_unit_limit, set_compute_unit_price
 from solders.instruction import Instruction
 from solders.pubkey import Pubkey
+from solders.transaction import VersionedTransaction
 
 from florin_server.domain.chains.solana import spl
 from florin_server.rails.provisioning import AffordableAccounts, NonceValues
@@ -54,6 +55,22 @@ class SolanaDurableNonces:
     def addresses(self) -> Sequence[str]:
         """Return the nonce accounts to use, created or not."""
         return tuple(self._seeds)
+
+    def is_preparation(self, raw: bytes, addresses: Collection[str]) -> bool:
+        """Return True if a transaction of ours creates or advances one of the accounts.
+
+        Transfers of others have no instruction of the system program, which does both.
+        """
+        message = VersionedTransaction.from_bytes(raw).message
+        keys = message.account_keys
+        return any(
+            keys[compiled_instruction.program_id_index] == spl.SYSTEM
+            and any(
+                index < len(keys) and str(keys[index]) in addresses
+                for index in bytes(compiled_instruction.accounts)
+            )
+            for compiled_instruction in message.instructions
+        )
 
     async def get_values(self, addresses: Sequence[str]) -> NonceValues:
         """Return the values of accounts at final depth; one read."""

@@ -196,7 +196,7 @@ class SolanaPayouts:
     async def cannot_be_mined(self, tx: ChainTx, lapses_at: int | None) -> bool:
         """Return True if its blockhash expired and no block includes it."""
         reason = await self._evidence.find_end_reason_by_height(
-            tx.hash, lapses_at, tx.since_block or 0
+            self._relayer.address, tx.hash, lapses_at, tx.since_block or 0
         )
         return reason is not None and not reason.has_landed
 

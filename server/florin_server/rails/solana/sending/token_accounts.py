@@ -18,7 +18,13 @@ from florin_server.rails.solana.paying.check import parse_submission
 from florin_server.rails.solana.paying.message import build_lapse_note, compile_message
 from florin_server.rails.solana.paying.terms import to_address
 from florin_server.rails.solana.paying.verify import RELAYER_LAMPORTS_MIN
-from florin_server.rails.solana.reading.node import SolanaNode, get_blockhash, require_coin
+from florin_server.rails.solana.reading.node import (
+    FINALIZED,
+    SolanaNode,
+    get_blockhash,
+    parse_number,
+    require_coin,
+)
 from florin_server.rails.solana.reading.receivers import find_wallet_problem, list_opened_accounts
 from florin_server.rails.solana.sending.signer import SolanaSigner
 from florin_server.rails.solana.settings import SolanaChainSettings
@@ -27,7 +33,7 @@ from florin_server.rails.types import RailUnavailable, SignedTransaction
 
 # that fit into one transaction, with some room: each adds an owner and an account of 32 bytes
 _ACCOUNTS_MAX = 6
-_LAMPORTS_EACH = 2_100_000  # rent, also of the longer accounts of Token-2022
+_ACCOUNT_BYTES = 200  # an account of Token-2022 with the extensions that a token requires of it
 _UNITS_EACH = 50_000  # twice what an opening needs with the longest search for the address
 
 
@@ -96,9 +102,11 @@ class SolanaTokenAccounts:
         """Sign the single transaction that opens the accounts; existing accounts stay unchanged."""
         relayer = self._relayer.pubkey
         # payments have priority for the relayer's coin
-        await require_coin(
-            self._node, relayer, RELAYER_LAMPORTS_MIN + _LAMPORTS_EACH * len(asset_accounts)
+        config = {"commitment": FINALIZED}
+        rent = parse_number(
+            await self._node.call("getMinimumBalanceForRentExemption", _ACCOUNT_BYTES, config)
         )
+        await require_coin(self._node, relayer, RELAYER_LAMPORTS_MIN + rent * len(asset_accounts))
         recent = await get_blockhash(self._node)
         openings = [
             spl.create_associated_account(

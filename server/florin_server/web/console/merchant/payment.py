@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 from urllib.parse import quote
 
 import orjson
-from florin.v1 import account_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
+from florin.v1 import account_pb2, held_pb2, merchant_pb2, money_pb2, payment_pb2, refund_pb2
 from google.protobuf.message import Message
 from grpc_rest_gateway.errors import to_refused_error
 from grpc_rest_gateway.plain import PlainEvent, PlainEvents, PlainResponse
@@ -63,6 +63,8 @@ async def show(console_request: ConsoleRequest) -> PlainResponse:
         pills=list_payment_pills(console_request.texts),
         outcomes=OUTCOMES,
         rest=_find_refundable(payment),
+        # only money at addresses can be claimed
+        claims=await list_claims(console_request) if payment.addresses else (),
         can_cancel=payment.status == payment_pb2.PAYMENT_STATUS_REQUIRES_ACTION,
         can_simulate=not payment.live and not payment.is_final,
         path=build_path(payment.merchant.id, payment.payment_id),
@@ -79,6 +81,20 @@ async def _get_payment(console_request: ConsoleRequest) -> merchant_pb2.PaymentD
         merchant=console_request.get_path_variable("merchant_id"),
     )
     return payment
+
+
+async def list_claims(console_request: ConsoleRequest) -> Sequence[held_pb2.DepositClaim]:
+    """Return the claims of buyers for held money of the payment, the oldest first."""
+    request = held_pb2.ListDepositClaimsRequest(
+        payment_id=console_request.get_path_variable("payment_id")
+    )
+    listed = await console_request.call(
+        "MerchantService.ListDepositClaims",
+        request,
+        merchant=console_request.get_path_variable("merchant_id"),
+    )
+    claims: Sequence[held_pb2.DepositClaim] = listed.claims
+    return claims
 
 
 def _find_refundable(payment: merchant_pb2.PaymentDetail) -> refund_pb2.RefundTotal | None:
@@ -155,7 +171,7 @@ async def confirm_refund(console_request: ConsoleRequest) -> ActionConfirmation:
     return ActionConfirmation(
         title=texts.plain("refund.ask", amount=formatter.amount(amount)),
         button=texts.plain("refund.button", amount=formatter.amount(amount)),
-        back=_get_page_path(console_request),
+        back=get_page_path(console_request),
         facts=(
             (texts.plain("refund.sent"), formatter.amount(amount)),
             (texts.plain("refund.worth"), formatter.amount(worth)),
@@ -181,7 +197,7 @@ async def confirm_cancel(console_request: ConsoleRequest) -> ActionConfirmation:
     return ActionConfirmation(
         title=texts.plain("payment.cancel.ask"),
         button=texts.plain("payment.cancel.button"),
-        back=_get_page_path(console_request),
+        back=get_page_path(console_request),
         facts=(
             (texts.plain("amount"), formatter.amount(payment.amount)),
             (texts.plain("merchant"), payment.merchant.name),
@@ -202,7 +218,7 @@ async def refund(console_request: ConsoleRequest) -> PlainResponse:
         paid = (await _get_payment(console_request)).info.option_amount
         request.amount.unit = paid.unit
         request.amount.value = parse_minor_units(text, paid.display.decimals)
-    return await _call_and_redirect(console_request, "MerchantService.CreateRefund", request)
+    return await call_and_redirect(console_request, "MerchantService.CreateRefund", request)
 
 
 async def cancel(console_request: ConsoleRequest) -> PlainResponse:
@@ -210,7 +226,7 @@ async def cancel(console_request: ConsoleRequest) -> PlainResponse:
     request = payment_pb2.CancelPaymentRequest(
         payment_id=console_request.get_path_variable("payment_id")
     )
-    return await _call_and_redirect(console_request, "MerchantService.CancelPayment", request)
+    return await call_and_redirect(console_request, "MerchantService.CancelPayment", request)
 
 
 async def simulate(console_request: ConsoleRequest) -> PlainResponse:
@@ -219,21 +235,23 @@ async def simulate(console_request: ConsoleRequest) -> PlainResponse:
         payment_id=console_request.get_path_variable("payment_id"),
         outcome=parse_choice(console_request.form.text("outcome"), OUTCOMES, "outcome"),
     )
-    return await _call_and_redirect(console_request, "AdminService.SimulatePayment", request)
+    return await call_and_redirect(console_request, "AdminService.SimulatePayment", request)
 
 
-async def _call_and_redirect(
+async def call_and_redirect(
     console_request: ConsoleRequest, name: str, request: Message
 ) -> PlainResponse:
+    """Make a call about the payment under the form's key; redirect to the payment's page."""
     merchant, key = (
         console_request.get_path_variable("merchant_id"),
         console_request.form.text("form"),
     )
     await console_request.call(name, request, merchant=merchant, key=key)
-    return console_request.redirect_to(_get_page_path(console_request))
+    return console_request.redirect_to(get_page_path(console_request))
 
 
-def _get_page_path(console_request: ConsoleRequest) -> str:
+def get_page_path(console_request: ConsoleRequest) -> str:
+    """Return the path of the page of the payment in the address."""
     return build_path(
         console_request.get_path_variable("merchant_id"),
         console_request.get_path_variable("payment_id"),

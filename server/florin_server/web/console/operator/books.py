@@ -21,7 +21,12 @@ PAGE = 1000
 # rows of a page of accounts
 ACCOUNTS_SHOWN = 50
 # kinds with an account for each buyer or merchant, shown as one row for each asset
-_GROUPED_KINDS = (LedgerAccountKind.EXTERNAL, LedgerAccountKind.MERCHANT, LedgerAccountKind.HELD)
+_GROUPED_KINDS = (
+    LedgerAccountKind.EXTERNAL,
+    LedgerAccountKind.MERCHANT,
+    LedgerAccountKind.HELD,
+    LedgerAccountKind.STRAY,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,7 @@ GROUPS = (
     LedgerAccountKind.WALLET,
     LedgerAccountKind.MERCHANT,
     LedgerAccountKind.HELD,
+    LedgerAccountKind.STRAY,
     LedgerAccountKind.INCOME,
     LedgerAccountKind.EXPENSE,
     LedgerAccountKind.EXTERNAL,

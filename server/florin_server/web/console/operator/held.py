@@ -42,11 +42,12 @@ async def confirm_resolve(console_request: ConsoleRequest) -> ActionConfirmation
     listed = await console_request.call(
         "OperatorService.ListHeldPayments", held_pb2.ListHeldPaymentsRequest(all=True)
     )
-    held_id = form.text("held")
+    held_id, return_to = form.text("held"), form.text("return_to")
     facts = [
         (
             (texts.plain("amount"), formatter.minor(item.asset, item.held_amount)),
             (texts.plain("held.payer"), item.payer),
+            *(((texts.plain("recipient"), return_to),) if return_to else ()),
             (texts.plain("held.why"), item.reason),
             (texts.plain("payment"), item.payment_id),
         )
@@ -74,5 +75,7 @@ async def resolve(console_request: ConsoleRequest) -> PlainResponse:
         note=form.text("note"),
         even_if_blocked=form.text("even_if_blocked") == "1",
     )
+    if return_to := form.text("return_to"):
+        request.return_to = return_to
     await console_request.call("OperatorService.ResolveHeldPayment", request)
     return console_request.redirect_to(PATH)

@@ -4,8 +4,8 @@
 
 /**
  * @typedef {{id: string, name: string, coin: string, coinName: string, node: string, explorer: string}} Chain
- * @typedef {{id: string, status: string, isFinal: boolean, expiresAt: number, now: number, pollInMs: number, appId: string, merchant: string, waits: boolean, scripts: {wallets: string, redirect: string}, language: string, chains: Chain[]}} PageData
- * @typedef {{status: string, isFinal: boolean, pollInMs?: number, expiresAt: number, isDelayed?: boolean, usualS?: number, confirmations?: {seen: number, needed: number}}} State
+ * @typedef {{id: string, status: string, isFinal: boolean, expiresAt: number, now: number, pollInMs: number, appId: string, merchant: string, waits: boolean, scripts: {wallets: string, redirect: string, deposits: string}, language: string, chains: Chain[]}} PageData
+ * @typedef {{status: string, isFinal: boolean, pollInMs?: number, expiresAt: number, isDelayed?: boolean, usualS?: number, confirmations?: {seen: number, needed: number}, received?: string}} State
  */
 
 /** @param {string} id */
@@ -199,12 +199,14 @@ function tick() {
 }
 
 function copying() {
-  find("copy")?.addEventListener("click", async () => {
+  document.addEventListener("click", async (event) => {
+    const button = event.target instanceof Element ? event.target.closest("[data-copy]") : null;
+    if (!(button instanceof HTMLElement)) return;
     try {
-      await navigator.clipboard.writeText(find("link")?.textContent ?? "");
+      await navigator.clipboard.writeText(button.dataset.copy ?? "");
       note(translate("copied"));
     } catch {
-      const place = find("link");
+      const place = find(button.dataset.from ?? "");
       if (place !== null) getSelection()?.selectAllChildren(place);
     }
   });
@@ -254,6 +256,7 @@ if (over) {
   });
   listen();
   if (status === "processing") schedulePoll();
+  if (find("arrived") !== null) void import(pageData.scripts.deposits);
   // a page from the browser's cache can be out of date
   addEventListener("pageshow", (event) => event.persisted && void poll());
 }

@@ -1,0 +1,107 @@
+"""`florin pay --x402`: pay as programs do, by one signed transfer that the server sends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from florin.v1 import payment_pb2
+from florin_client import Client
+from florin_client.wallet import (
+    WalletError,
+    X402Answer,
+    X402Way,
+    encode_x402_header,
+    list_x402_ways,
+    plan_x402,
+    request_x402,
+)
+from florin_client.wallet.x402 import AddressAuthorization
+
+from florin_server.cli.console import console, fail, print_hint, print_json_line
+from florin_server.cli.operation import usage_error
+from florin_server.cli.wallet.addresses import SendableAsset, choose_asset, open_address
+from florin_server.cli.wallet.assets import find_asset, get_forwarder
+from florin_server.cli.wallet.chains import BuyerChains
+from florin_server.cli.wallet.execution import (
+    FAILED,
+    PayOptions,
+    check_display,
+    check_limits,
+    follow_payment,
+    read_payment,
+    run_plan,
+)
+
+
+class ProgramPayment:
+    """A payment by x402, with the payment's address as its receiver."""
+
+    def __init__(self, client: Client, options: PayOptions, chains: BuyerChains) -> None:
+        self._gateway: Any = client.gateway
+        self._options = options
+        self._chains = chains
+
+    def pay(self) -> payment_pb2.PaymentStatus.ValueType:
+        """Sign, send the signature, follow the payment, and return its last status."""
+        if self._options.data is not None:
+            usage_error("--x402 takes no buyer data: leave out --data, or pay without --x402")
+        info = read_payment(self._gateway, self._options)
+        if not info.x402_url:
+            fail(FAILED, "the payment cannot be paid by x402: leave out --x402")
+        wallet = self._options.files.load_wallet(self._chains.nodes)
+        # test chains fund the accounts of this call
+        accounts = self._chains.list_accounts(wallet)
+        self._gateway.get_payment_options(info.payment_id, accounts=accounts)
+        answer = request_x402(info.x402_url)
+        if not answer.requires_payment:
+            _fail_refused(answer)
+        way, sendable = self._choose_way(answer, accounts)
+        pay_address = open_address(self._gateway, info.payment_id, sendable)
+        check_display(pay_address.amount, sendable.asset)
+        forwarder = get_forwarder(way.terms.chain_id)
+        plan = plan_x402(way, pay_address, forwarder=forwarder)
+        check_limits(self._options, plan.terms, sendable.asset)
+        (output,) = run_plan(self._options, self._chains, wallet, plan, sendable.asset)
+        (step,) = plan.steps
+        if not isinstance(step, AddressAuthorization):
+            raise WalletError("the plan is not one of x402")
+        _hand_in(info.x402_url, encode_x402_header(way, step, output))
+        return follow_payment(self._gateway, info.payment_id, info.status)
+
+    def _choose_way(self, answer: X402Answer, accounts: list[str]) -> tuple[X402Way, SendableAsset]:
+        by_chain = {account.rpartition(":")[0]: account for account in accounts}
+        ways: dict[str, X402Way] = {}
+        for way in list_x402_ways(answer.body, by_chain):
+            ways.setdefault(way.terms.asset, way)
+        sendable = [
+            SendableAsset(
+                by_chain[way.terms.chain_id], way.terms, find_asset(way.terms, self._chains.nodes)
+            )
+            for way in ways.values()
+        ]
+        chosen = choose_asset(self._options, sendable, accounts)
+        return ways[chosen.terms.asset], chosen
+
+
+def _hand_in(url: str, signature: str) -> None:
+    """Hand in a signature; WalletError if the server refuses it.
+
+    The same signature moves money once, so it is repeated if the server did not answer.
+    """
+    try:
+        answer = request_x402(url, signature)
+    except WalletError as error:
+        print_hint(f"Repeats the same signature: {error}")
+        answer = request_x402(url, signature)
+    transaction = str((answer.settlement or {}).get("transaction", ""))[:100]
+    document = {"step": "x402", "status": answer.status, "transaction": transaction}
+    if not print_json_line(document):
+        sent = f", transaction {transaction}" if transaction else ""
+        console.print(f"handed in  status {answer.status}{sent}")
+    if answer.status not in {200, 202}:
+        _fail_refused(answer)
+
+
+def _fail_refused(answer: X402Answer) -> None:
+    reason = f": {answer.error}" if answer.error else ""
+    raise WalletError(f"the server answers {answer.status} to a payment by x402{reason}")

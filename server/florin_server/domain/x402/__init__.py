@@ -1,0 +1,1 @@
+"""x402, version 2: payments by programs, in HTTP headers."""

@@ -1,0 +1,1 @@
+"""Verifies and settles payments of x402."""

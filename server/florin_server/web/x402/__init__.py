@@ -1,0 +1,1 @@
+"""Payments by programs (x402): the facilitator, and payments of Florin."""
