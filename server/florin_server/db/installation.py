@@ -116,6 +116,8 @@ def claim_copy() -> Op[bool]:
     """Return True for the first process that starts on a copy."""
     copied_at_us = yield from _FORGET.first(name_=_COPIED)
     if copied_at_us is not None:
+        # a copy's database is another one: that must not pause payouts again once they are resumed
+        yield from _FORGET.all(name_=_DATABASE)
         yield from _put_earliest(_RESTORED, int(copied_at_us))
     return copied_at_us is not None
 

@@ -200,6 +200,7 @@ async def test_a_pause_lasts_from_its_first_beginning_to_its_end(store):
 async def test_start_on_a_copy_pauses_payouts_until_the_operator_resumes_them(store):
     pay_out = [EXECUTOR, "eip155:1:0x00"]
     assert await store.write(executors.pause_on_copy(pay_out, NOW_US)) is None
+    assert await store.write(executors.check_database(pay_out, NOW_US, "system 1")) == ""
     assert await store.read(executors.list_pauses()) == {}
     await store.write(installation.mark_copied(NOW_US - 5))
     # without payout accounts nothing is paused
@@ -208,7 +209,8 @@ async def test_start_on_a_copy_pauses_payouts_until_the_operator_resumes_them(st
         assert await store.write(executors.pause_on_copy(pay_out, NOW_US)) == NOW_US - 5
         assert await store.read(executors.list_pauses()) == dict.fromkeys(pay_out, NOW_US)
     await store.write(executors.resume(EXECUTOR))
-    # a resumed account is not paused again unless the store is copied again
+    # a resumed account is not paused again unless the store is copied again, as its database is new
+    assert await store.write(executors.check_database(pay_out, LATER_US, "system 2")) == ""
     assert await store.write(executors.pause_on_copy(pay_out, LATER_US)) == NOW_US - 5
     assert await store.read(executors.list_pauses()) == {"eip155:1:0x00": NOW_US}
     for copied_at_us in (NOW_US, LATER_US):
