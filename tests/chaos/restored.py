@@ -178,6 +178,8 @@ async def _check_copy(
             with suppress(AssertionError):
                 await _run_command(restored, "payouts", "refuse", payout["payoutId"])
         await wait_until(lambda: _count(restored, _OWED), 0, patience_s=SERVED_S)
+        # payouts that are resumed before are paused again
+        await restored.wait_logged(f"{TREASURY.address.lower()} that the store does not know", 1)
         await _run_command(restored, "executors", "resume", _TREASURY_ACCOUNT)
         bad += await _find_ledger_differences(restored, acknowledged, backup)
         bad += await _pay_and_refund(restored, restored.rest(session))

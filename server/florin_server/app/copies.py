@@ -22,6 +22,7 @@ from florin_server.db.engine.where import DatabaseConfig
 from florin_server.money.ledger.store import ledger
 from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import history
+from florin_server.operations.store import leases
 
 TableDigests = dict[str, TableDigest]
 
@@ -79,8 +80,8 @@ async def restore(
 ) -> TableDigests:
     """Copy a store without writers into a store without rows, and compare all rows.
 
-    Both are migrated to the present schema first. SetupError if the target has rows, or differs
-    afterwards: then it is not usable.
+    Both are migrated to the present schema first, and the target's leases are free at the end.
+    SetupError if the target has rows, or differs afterwards: then it is not usable.
     """
     _check_source(source, destination)
     for store in (source, destination):
@@ -123,6 +124,9 @@ async def _copy_rows(origin: Store, target: Store) -> TableDigests:
     await target.analyze()
     table_digests = await target.scan(copying.digest_tables())
     _require_equal(await origin.scan(copying.digest_tables()), table_digests)
+    # the processes that took them use another store
+    owners = {lease.holder for lease in await target.read(leases.list_leases())}
+    await target.write(leases.release_all(owners))
     return table_digests
 
 

@@ -16,7 +16,7 @@ from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.reading import SqliteStoreReader
 from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
-from florin_server.operations.store import executors
+from florin_server.operations.store import executors, leases
 
 from tests.support import postgres
 from tests.support.export_stores import ExportStoreBuilder, make_payments
@@ -85,6 +85,8 @@ async def test_backup_is_taken_while_the_store_is_used_and_restored_elsewhere(en
         copied_at_us = await again.write(executors.pause_on_copy(["eip155:1:0x00"], NOW_US))
         assert before_us <= copied_at_us <= SystemClock().now_us()
         assert await again.read(executors.list_pauses()) == {"eip155:1:0x00": NOW_US}
+        # no process of the original's works on the copy
+        assert [lease.holder for lease in await again.read(leases.list_leases())] == [""]
         if other != postgres.SQLITE:
             # the planner's statistics cover the copied rows
             ((existing,),) = await postgres.list_rows(postgres.get_database(target).dsn, _COUNTED)
