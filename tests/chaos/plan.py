@@ -20,7 +20,7 @@ NODES_MAX, KEYS_MAX = 2, 2
 # seconds between two payments, and the shortest run
 PACE_S, LEAST_S = 1.5 / SPEED, 3.0
 KILL_EVERY_S = 60 / SPEED
-JUMP_EVERY_S = 10.0
+JUMP_EVERY_S = 100 / SPEED
 ADDRESS_CENTS_MIN = 1000
 # longer than a blockhash is valid
 LAPSED_SLOTS = 160
