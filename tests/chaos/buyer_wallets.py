@@ -187,9 +187,15 @@ class BuyerWallets:
 
     def _make_smart_account(self, order: Order) -> ContractAccount:
         owner = Account.from_key(self._secret((order.way, order.buyer)))
-        if self._embedded or order.variant % 2:
-            return make_contract_account(owner, order.n)
-        return make_account_by_factory(FACTORY, owner, BURNS_IN_ODD_BLOCKS, order.n)
+        if self._creates_burner(order):
+            return make_account_by_factory(FACTORY, owner, BURNS_IN_ODD_BLOCKS, order.n)
+        return make_contract_account(owner, order.n)
+
+    def _creates_burner(self, order: Order) -> bool:
+        """Return whether a payment creates an account that burns, and accepts any signature."""
+        return (
+            order.behavior is BuyerBehavior.CREATOR and not self._embedded and not order.variant % 2
+        )
 
     def get_wallet(self, order: Order) -> Any:
         key = (order.way, order.buyer)
@@ -249,8 +255,10 @@ class BuyerWallets:
             )
         )
         if not self._embedded:
+            accepting = [*burners, *filter(self._creates_burner, self._orders)]
             await service_client.set_burners(
-                [self.get_wallet(order).address.lower() for order in burners]
+                [self.get_wallet(order).address.lower() for order in burners],
+                [self.get_wallet(order).address.lower() for order in accepting],
             )
         # accounts with code that cannot sign
         non_signers = [wallet for (way, _), wallet in self.evm.items() if way is Way.DIRECT]

@@ -52,8 +52,9 @@ class FrontRunner:
         self._rng = random.Random(seed)
         self._signer = EvmSigner(KEY)
         self._busy = asyncio.Lock()
-        # accounts that burn while they are signaled
+        # accounts that burn while they are signaled, and all that accept any signature
         self.burners: frozenset[str] = frozenset()
+        self.accepting: frozenset[str] = frozenset()
         self._calming: set[asyncio.Task[None]] = set()
 
     @property
@@ -75,7 +76,7 @@ class FrontRunner:
         if self._rng.random() < 0.25:
             # an account that accepts any signature can be robbed by anyone, with Florin or without
             arguments = [
-                [replace(pay, dest=THIEF) for pay in pays if pay.payer not in self.burners]
+                [replace(pay, dest=THIEF) for pay in pays if pay.payer not in self.accepting]
                 for pays in arguments
             ]
         gas = 400_000 * sum(map(len, arguments)) + 100_000

@@ -74,7 +74,9 @@ class Node:
 
     async def _set_burners(self, request: web.Request) -> web.Response:
         if self._front_runner is not None:
-            self._front_runner.burners = frozenset(await request.json())
+            accounts = await request.json()
+            self._front_runner.burners = frozenset(accounts["burners"])
+            self._front_runner.accepting = frozenset(accounts["accepting"])
         return web.Response()
 
     async def _report_counts(self, _request: web.Request) -> web.Response:

@@ -124,10 +124,11 @@ class ServiceClient:
         async with self.session.put(f"{url}/weather", json=weather) as answer:
             answer.raise_for_status()
 
-    async def set_burners(self, burners: list[str]) -> None:
-        """Tell the stranger which accounts burn gas on a signal."""
+    async def set_burners(self, burners: list[str], accepting: list[str]) -> None:
+        """Tell the stranger which accounts burn gas on a signal, and which accept any signature."""
         url = self._environment.read_facts("chains")["evm_nodes"][0]
-        async with self.session.put(f"{url}/burners", json=burners) as answer:
+        accounts = {"burners": burners, "accepting": accepting}
+        async with self.session.put(f"{url}/burners", json=accounts) as answer:
             answer.raise_for_status()
 
     async def counts(self) -> Counter[str]:
