@@ -93,7 +93,7 @@ class LedgerWriter:
     async def book(self, count: int) -> None:
         """Book journals at random times of three months, in random order."""
         kinds = ("settle", "direct", "late", "late_direct", "held", "release", "return_held")
-        kinds += ("refund", "return", "payout", "gas", "reversed")
+        kinds += ("refund", "return", "payout", "gas", "reversed", "direct_owing", "deposit")
         for _ in range(count):
             shop = self.chance.choice((*SHOPS, LIVE_SHOP))
             month = self.chance.choice(MONTHS)
@@ -108,9 +108,9 @@ class LedgerWriter:
     ) -> None:
         """Book a journal of a kind, of a new payment if the kind has one."""
         event = self._draw(kind, shop, month, at_us)
-        if kind not in {"payout", "gas"}:
+        if kind not in {"payout", "gas", "deposit"}:
             await self.store.write(payments.create(event.payment))
-        if kind in {"settle", "direct", "reversed", "release"}:
+        if kind in {"settle", "direct", "direct_owing", "reversed", "release"}:
             await self._settle(event)
         elif kind in {"late", "late_direct", "held"}:
             await self._receive(event)
@@ -129,12 +129,14 @@ class LedgerWriter:
             value=self.chance.randrange(1, 10_000),
             reference_id=f"order {self._count}",
         )
-        direct = "direct" in kind
+        direct, owing = "direct" in kind, "owing" in kind
+        fee = self.chance.choice((0, 7, value // 100))
         proceeds = PaymentProceeds(
             asset=self.chance.choice((DOLLAR, EURO)),
             payer=self.chance.choice(PAYERS),
             value=value,
-            fee=self.chance.choice((0, 7, value // 100)),
+            fee=0 if owing else fee,
+            owed_fee=fee if owing else 0,
             dest=OWN if direct else TREASURY,
             fee_to=TREASURY,
             is_merchant_account=direct,
@@ -164,10 +166,9 @@ class LedgerWriter:
             await self.store.write(ledger.reverse(event.key, event.at_us))
             self.booked.append((event.at_us, payment.merchant_id, postings.reverse_postings(legs)))
             return
-        direct = proceeds.value - proceeds.fee if event.kind == "direct" else 0
-        self._add(
-            event, payments=1, received=proceeds.value, fees=proceeds.fee, settled_directly=direct
-        )
+        direct = proceeds.value - proceeds.fee if event.kind.startswith("direct") else 0
+        fees = proceeds.fee + proceeds.owed_fee
+        self._add(event, payments=1, received=proceeds.value, fees=fees, settled_directly=direct)
         key = (payment.merchant_id, event.month, payment.unit, "requested")
         self.totals[key] += payment.value
 
@@ -191,6 +192,12 @@ class LedgerWriter:
             leg = LedgerPosting(f"held:{proceeds.payer}", treasury, proceeds.asset, value)
             await self._post(event, "return", (leg,))
             self._add(event, held_out=value)
+        elif event.kind == "deposit":
+            legs = postings.build_merchant_deposit_postings(
+                TREASURY, proceeds.asset, value, event.payment.merchant_id
+            )
+            await self._post(event, "operator", legs)
+            self._add(event, other_received=value)
         else:
             leg = LedgerPosting(balance, treasury, proceeds.asset, value)
             await self._post(event, event.kind, (leg,))
@@ -198,7 +205,7 @@ class LedgerWriter:
             self._add(event, **{f"{event.kind}s": 1, lines[event.kind]: value})
 
     async def _post(self, event: LedgerEvent, journal: str, legs: Sequence[LedgerPosting]) -> None:
-        payment_id = None if event.kind in {"payout", "gas"} else event.payment.id
+        payment_id = None if event.kind in {"payout", "gas", "deposit"} else event.payment.id
         op = ledger.post(event.key, journal, payment_id, "0x1", legs, event.at_us)
         await self.store.write(op)
         shop = "" if event.kind == "gas" else event.payment.merchant_id

@@ -57,6 +57,14 @@ def _create_usage_cache() -> TtlCache[GasUsage]:
     return TtlCache(_CHAINS_MAX, _USAGE_MAX_AGE_US)
 
 
+# a merchant's credit is a sum of its books: buyers who open links do not make Florin add it up
+_CREDIT_MAX_AGE_US, _CREDITS_MAX = 10_000_000, 1000
+
+
+def _create_credit_cache() -> TtlCache[int]:
+    return TtlCache(_CREDITS_MAX, _CREDIT_MAX_AGE_US)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
     """The state that services and workers share. Each rail has its chain state, both by CAIP-2."""
@@ -83,6 +91,8 @@ class Core:
     usage_cache: TtlCache[GasUsage] = field(
         default_factory=_create_usage_cache
     )  # in this hour, by chain
+    # minor units that merchants can still owe, by merchant and asset
+    credit_cache: TtlCache[int] = field(default_factory=_create_credit_cache)
     # workers of this process that failed unexpectedly, by name
     worker_failures: WorkerFailures = field(default_factory=WorkerFailures)
     store_health: StoreHealth = field(default_factory=StoreHealth)

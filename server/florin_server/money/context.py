@@ -10,11 +10,15 @@ from florin_server.money.settlement.store.gas import GasUsage
 
 
 class UsageContext(Protocol):
-    """The gas that was used."""
+    """The gas that was used, and the credit that is left."""
 
     @property
     def usage_cache(self) -> TtlCache[GasUsage]:
         """Return the gas that was used in this hour, by chain."""
+
+    @property
+    def credit_cache(self) -> TtlCache[int]:
+        """Return what merchants can still owe, in minor units by merchant and asset."""
 
 
 class TotalsContext(Protocol):

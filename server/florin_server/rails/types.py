@@ -66,13 +66,15 @@ class Split:
     """The receivers of one payment's money, fixed by the buyer's signature.
 
     `dest` and `fee_to` are CAIP-10. `settled` is true if `dest` is the merchant's own destination
-    and not the operator's treasury.
+    and not the operator's treasury. `owed_fee` is what the merchant owes of a value that it gets
+    whole.
     """
 
     dest: str
     fee_to: str | None
     fee: int
     settled: bool
+    owed_fee: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,6 +272,12 @@ class Settings(BaseSettings):
         description="variable fee of each payment, rounded up",
     )
 
+    owed_fees: bool = Field(
+        default=False,
+        description="offer transfers on Solana that only the merchant receives, by links and by "
+        "x402, also where you take a fee: the merchant owes it. The fee needs cover as a refund "
+        "does: the merchant's balance, or `refund_credit`",
+    )
     refunds_max: int = Field(
         default=20,
         ge=1,
@@ -280,8 +286,8 @@ class Settings(BaseSettings):
     )
     refund_credit: dict[AssetKey, RefundCreditSettings] = Field(
         default={},
-        description="credit for refunds of live payments, in minor units by asset (CAIP-19): a "
-        "number is the limit of all merchants of one partner together, and ten times "
+        description="credit for refunds and owed fees of live payments, in minor units by asset "
+        "(CAIP-19): a number is the limit of all merchants of one partner together, and ten times "
         "as much for all partners; a table sets `partner`, `merchant` and `total`. "
         "Unset: no credit, because a merchant settled to its own wallet could pay "
         "itself and then be refunded from the treasury",

@@ -11,7 +11,7 @@ from florin_server.domain.chains.solana import spl
 from solders.pubkey import Pubkey
 
 from tests.support.javascript import run_script
-from tests.support.operator import block, check_ledger
+from tests.support.operator import block, check_ledger, list_entries
 from tests.support.receipts import ReceiptVerifier, get_outcomes, get_receipt
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import ASSETS, COIN, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
@@ -356,11 +356,45 @@ async def test_third_parties_verify_the_receipt(service, node, wallet, forks, tm
     assert set(get_outcomes(result).values()) == {"passed"}
 
 
-async def test_payment_with_a_fee_has_no_link(tmp_path):
-    fees = {"fee_basis_points": 100}
+@pytest.mark.parametrize("fees", [{"fee_basis_points": 100}, {"fee_fixed": 7}])
+async def test_payment_with_a_fee_has_no_link(tmp_path, fees):
     async with open_service(tmp_path / "home", solana=INSTANT_SOLANA, **fees) as service:
+        await open_accounts(service)
+        await give_coin(service)
         payment_id = (await service.rest.create(ORDER))["paymentId"]
         assert (await open_link(service, payment_id)).refusal == (400, "invalid_state")
+
+
+async def test_merchant_owes_the_fee_of_a_transfer(tmp_path):
+    fees = {"fee_fixed": 70_000, "fee_basis_points": 100, "owed_fees": True}
+    owed = 70_000 + PRICE // 100
+    async with open_service(tmp_path / "home", solana=INSTANT_SOLANA, **fees) as service:
+        await open_accounts(service)
+        await give_coin(service)
+        node = SolanaNodeClient(service.session, service.env["FLORIN_SOLANA_RPC_URL"])
+        merchant = service.env["FLORIN_SOLANA_DESTINATION"].rpartition(":")[2]
+        wallet = SolanaTestWallet()
+        await fund(node, wallet)
+        before = await node.balance(merchant)
+        payment_id, link = await create_link(service)
+        assert read_link(link.body["url"])[1]["amount"] == "12.5"
+        await send_instructions(node, wallet, [make_linked_transfer(wallet, link)])
+        await wait_status(service, node, payment_id, "succeeded")
+        # the merchant got all of it
+        assert await node.balance(merchant) == before + PRICE
+        entries = {
+            (entry.debit.partition(":")[0], entry.credit, entry.amount)
+            for entry in await list_entries(service, payment_id)
+        }
+        assert entries == {
+            ("external", f"external:{CHAIN}:{wallet.address}", str(PRICE)),
+            ("merchant", "income:fee", str(owed)),
+        }
+        rows = (await service.rest.call("GET", "/v1/payments", service.rest.merchant))["data"]
+        (row,) = [row for row in rows if row["paymentId"] == payment_id]
+        assert (row["fees"]["total"]["value"], row["fees"]["percentage"]) == (str(owed), "1")
+        assert row["settlement"]["amount"]["value"] == str(PRICE)
+        await check_ledger(service)
 
 
 async def test_asset_that_the_payment_does_not_accept_has_no_link(service):

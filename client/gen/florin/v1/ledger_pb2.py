@@ -26,7 +26,7 @@ from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/ledger.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x01\n\rWalletBalance\x12\x0f\n\x07\x61\x63\x63ount\x18\x01 \x01(\t\x12\r\n\x05\x61sset\x18\x02 \x01(\t\x12\x0e\n\x06\x62ooked\x18\x03 \x01(\t\x12\x11\n\x04held\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x63oming\x18\x05 \x01(\t\x12\r\n\x05going\x18\x06 \x01(\t\x12*\n\x07verdict\x18\x07 \x01(\x0e\x32\x19.florin.v1.BalanceVerdictB\x07\n\x05_held\"A\n\x0bUnreadChain\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0f\n\x07resting\x18\x03 \x01(\x08\"\x14\n\x12\x43heckLedgerRequest\"z\n\x13\x43heckLedgerResponse\x12\x10\n\x08problems\x18\x01 \x03(\t\x12)\n\x07wallets\x18\x02 \x03(\x0b\x32\x18.florin.v1.WalletBalance\x12&\n\x06unread\x18\x03 \x03(\x0b\x32\x16.florin.v1.UnreadChain\"h\n\x15\x42ookDifferenceRequest\x12\x1a\n\x07\x61\x63\x63ount\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\x12\x18\n\x05\x61sset\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\x12\x19\n\x04note\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\"(\n\x16\x42ookDifferenceResponse\x12\x0e\n\x06\x61mount\x18\x01 \x01(\t\"}\n\x13ListBalancesRequest\x12\x17\n\x06\x63ursor\x18\x01 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x04\x12\x1d\n\x05limit\x18\x02 \x01(\x05\x42\t\xaa\xbb\x18\x05(\x01\x30\xe8\x07H\x00\x88\x01\x01\x12$\n\x04kind\x18\x03 \x01(\x0e\x32\x16.florin.v1.AccountKindB\x08\n\x06_limit\"?\n\rLedgerBalance\x12\x0f\n\x07\x61\x63\x63ount\x18\x01 \x01(\t\x12\r\n\x05\x61sset\x18\x02 \x01(\t\x12\x0e\n\x06\x61mount\x18\x03 \x01(\t\"W\n\x14ListBalancesResponse\x12*\n\x08\x62\x61lances\x18\x01 \x03(\x0b\x32\x18.florin.v1.LedgerBalance\x12\x13\n\x0bnext_cursor\x18\x02 \x01(\t\"0\n\x12ListEntriesRequest\x12\x1a\n\npayment_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"\x9a\x01\n\x0bLedgerEntry\x12\x0f\n\x07journal\x18\x01 \x01(\t\x12-\n\tbooked_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05tx_id\x18\x03 \x01(\t\x12\r\n\x05\x64\x65\x62it\x18\x04 \x01(\t\x12\x0e\n\x06\x63redit\x18\x05 \x01(\t\x12\r\n\x05\x61sset\x18\x06 \x01(\t\x12\x0e\n\x06\x61mount\x18\x07 \x01(\t\">\n\x13ListEntriesResponse\x12\'\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x16.florin.v1.LedgerEntry*\xe3\x01\n\x0e\x42\x61lanceVerdict\x12\x1f\n\x1b\x42\x41LANCE_VERDICT_UNSPECIFIED\x10\x00\x12\x19\n\x15\x42\x41LANCE_VERDICT_EXACT\x10\x01\x12\x1d\n\x19\x42\x41LANCE_VERDICT_UNDER_WAY\x10\x02\x12\x1c\n\x18\x42\x41LANCE_VERDICT_UNBOOKED\x10\x03\x12\x1b\n\x17\x42\x41LANCE_VERDICT_MISSING\x10\x04\x12\x1d\n\x19\x42\x41LANCE_VERDICT_NOT_BEGUN\x10\x05\x12\x1c\n\x18\x42\x41LANCE_VERDICT_NOT_READ\x10\x06*\xdc\x01\n\x0b\x41\x63\x63ountKind\x12\x1c\n\x18\x41\x43\x43OUNT_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41\x43\x43OUNT_KIND_WALLET\x10\x01\x12\x19\n\x15\x41\x43\x43OUNT_KIND_MERCHANT\x10\x02\x12\x15\n\x11\x41\x43\x43OUNT_KIND_HELD\x10\x03\x12\x17\n\x13\x41\x43\x43OUNT_KIND_INCOME\x10\x04\x12\x18\n\x14\x41\x43\x43OUNT_KIND_EXPENSE\x10\x05\x12\x19\n\x15\x41\x43\x43OUNT_KIND_EXTERNAL\x10\x06\x12\x16\n\x12\x41\x43\x43OUNT_KIND_STRAY\x10\x07\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x16\x66lorin/v1/ledger.proto\x12\tflorin.v1\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa6\x01\n\rWalletBalance\x12\x0f\n\x07\x61\x63\x63ount\x18\x01 \x01(\t\x12\r\n\x05\x61sset\x18\x02 \x01(\t\x12\x0e\n\x06\x62ooked\x18\x03 \x01(\t\x12\x11\n\x04held\x18\x04 \x01(\tH\x00\x88\x01\x01\x12\x0e\n\x06\x63oming\x18\x05 \x01(\t\x12\r\n\x05going\x18\x06 \x01(\t\x12*\n\x07verdict\x18\x07 \x01(\x0e\x32\x19.florin.v1.BalanceVerdictB\x07\n\x05_held\"A\n\x0bUnreadChain\x12\x10\n\x08\x63hain_id\x18\x01 \x01(\t\x12\x0f\n\x07problem\x18\x02 \x01(\t\x12\x0f\n\x07resting\x18\x03 \x01(\x08\"\x14\n\x12\x43heckLedgerRequest\"z\n\x13\x43heckLedgerResponse\x12\x10\n\x08problems\x18\x01 \x03(\t\x12)\n\x07wallets\x18\x02 \x03(\x0b\x32\x18.florin.v1.WalletBalance\x12&\n\x06unread\x18\x03 \x03(\x0b\x32\x16.florin.v1.UnreadChain\"\x9b\x01\n\x15\x42ookDifferenceRequest\x12\x1a\n\x07\x61\x63\x63ount\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\x12\x18\n\x05\x61sset\x18\x02 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\x12\x19\n\x04note\x18\x03 \x01(\tB\x0b\xaa\xbb\x18\x07\x08\x01\x18\x80\x02p\x01\x12!\n\x0bmerchant_id\x18\x04 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x02H\x00\x88\x01\x01\x42\x0e\n\x0c_merchant_id\"(\n\x16\x42ookDifferenceResponse\x12\x0e\n\x06\x61mount\x18\x01 \x01(\t\"}\n\x13ListBalancesRequest\x12\x17\n\x06\x63ursor\x18\x01 \x01(\tB\x07\xaa\xbb\x18\x03\x18\x80\x04\x12\x1d\n\x05limit\x18\x02 \x01(\x05\x42\t\xaa\xbb\x18\x05(\x01\x30\xe8\x07H\x00\x88\x01\x01\x12$\n\x04kind\x18\x03 \x01(\x0e\x32\x16.florin.v1.AccountKindB\x08\n\x06_limit\"?\n\rLedgerBalance\x12\x0f\n\x07\x61\x63\x63ount\x18\x01 \x01(\t\x12\r\n\x05\x61sset\x18\x02 \x01(\t\x12\x0e\n\x06\x61mount\x18\x03 \x01(\t\"W\n\x14ListBalancesResponse\x12*\n\x08\x62\x61lances\x18\x01 \x03(\x0b\x32\x18.florin.v1.LedgerBalance\x12\x13\n\x0bnext_cursor\x18\x02 \x01(\t\"0\n\x12ListEntriesRequest\x12\x1a\n\npayment_id\x18\x01 \x01(\tB\x06\xaa\xbb\x18\x02\x08\x01\"\x9a\x01\n\x0bLedgerEntry\x12\x0f\n\x07journal\x18\x01 \x01(\t\x12-\n\tbooked_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05tx_id\x18\x03 \x01(\t\x12\r\n\x05\x64\x65\x62it\x18\x04 \x01(\t\x12\x0e\n\x06\x63redit\x18\x05 \x01(\t\x12\r\n\x05\x61sset\x18\x06 \x01(\t\x12\x0e\n\x06\x61mount\x18\x07 \x01(\t\">\n\x13ListEntriesResponse\x12\'\n\x07\x65ntries\x18\x01 \x03(\x0b\x32\x16.florin.v1.LedgerEntry*\xe3\x01\n\x0e\x42\x61lanceVerdict\x12\x1f\n\x1b\x42\x41LANCE_VERDICT_UNSPECIFIED\x10\x00\x12\x19\n\x15\x42\x41LANCE_VERDICT_EXACT\x10\x01\x12\x1d\n\x19\x42\x41LANCE_VERDICT_UNDER_WAY\x10\x02\x12\x1c\n\x18\x42\x41LANCE_VERDICT_UNBOOKED\x10\x03\x12\x1b\n\x17\x42\x41LANCE_VERDICT_MISSING\x10\x04\x12\x1d\n\x19\x42\x41LANCE_VERDICT_NOT_BEGUN\x10\x05\x12\x1c\n\x18\x42\x41LANCE_VERDICT_NOT_READ\x10\x06*\xdc\x01\n\x0b\x41\x63\x63ountKind\x12\x1c\n\x18\x41\x43\x43OUNT_KIND_UNSPECIFIED\x10\x00\x12\x17\n\x13\x41\x43\x43OUNT_KIND_WALLET\x10\x01\x12\x19\n\x15\x41\x43\x43OUNT_KIND_MERCHANT\x10\x02\x12\x15\n\x11\x41\x43\x43OUNT_KIND_HELD\x10\x03\x12\x17\n\x13\x41\x43\x43OUNT_KIND_INCOME\x10\x04\x12\x18\n\x14\x41\x43\x43OUNT_KIND_EXPENSE\x10\x05\x12\x19\n\x15\x41\x43\x43OUNT_KIND_EXTERNAL\x10\x06\x12\x16\n\x12\x41\x43\x43OUNT_KIND_STRAY\x10\x07\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -39,16 +39,18 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BOOKDIFFERENCEREQUEST'].fields_by_name['asset']._serialized_options = b'\252\273\030\005\010\001\030\200\002'
   _globals['_BOOKDIFFERENCEREQUEST'].fields_by_name['note']._loaded_options = None
   _globals['_BOOKDIFFERENCEREQUEST'].fields_by_name['note']._serialized_options = b'\252\273\030\007\010\001\030\200\002p\001'
+  _globals['_BOOKDIFFERENCEREQUEST'].fields_by_name['merchant_id']._loaded_options = None
+  _globals['_BOOKDIFFERENCEREQUEST'].fields_by_name['merchant_id']._serialized_options = b'\252\273\030\003\030\200\002'
   _globals['_LISTBALANCESREQUEST'].fields_by_name['cursor']._loaded_options = None
   _globals['_LISTBALANCESREQUEST'].fields_by_name['cursor']._serialized_options = b'\252\273\030\003\030\200\004'
   _globals['_LISTBALANCESREQUEST'].fields_by_name['limit']._loaded_options = None
   _globals['_LISTBALANCESREQUEST'].fields_by_name['limit']._serialized_options = b'\252\273\030\005(\0010\350\007'
   _globals['_LISTENTRIESREQUEST'].fields_by_name['payment_id']._loaded_options = None
   _globals['_LISTENTRIESREQUEST'].fields_by_name['payment_id']._serialized_options = b'\252\273\030\002\010\001'
-  _globals['_BALANCEVERDICT']._serialized_start=1184
-  _globals['_BALANCEVERDICT']._serialized_end=1411
-  _globals['_ACCOUNTKIND']._serialized_start=1414
-  _globals['_ACCOUNTKIND']._serialized_end=1634
+  _globals['_BALANCEVERDICT']._serialized_start=1236
+  _globals['_BALANCEVERDICT']._serialized_end=1463
+  _globals['_ACCOUNTKIND']._serialized_start=1466
+  _globals['_ACCOUNTKIND']._serialized_end=1686
   _globals['_WALLETBALANCE']._serialized_start=102
   _globals['_WALLETBALANCE']._serialized_end=268
   _globals['_UNREADCHAIN']._serialized_start=270
@@ -57,20 +59,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHECKLEDGERREQUEST']._serialized_end=357
   _globals['_CHECKLEDGERRESPONSE']._serialized_start=359
   _globals['_CHECKLEDGERRESPONSE']._serialized_end=481
-  _globals['_BOOKDIFFERENCEREQUEST']._serialized_start=483
-  _globals['_BOOKDIFFERENCEREQUEST']._serialized_end=587
-  _globals['_BOOKDIFFERENCERESPONSE']._serialized_start=589
-  _globals['_BOOKDIFFERENCERESPONSE']._serialized_end=629
-  _globals['_LISTBALANCESREQUEST']._serialized_start=631
-  _globals['_LISTBALANCESREQUEST']._serialized_end=756
-  _globals['_LEDGERBALANCE']._serialized_start=758
-  _globals['_LEDGERBALANCE']._serialized_end=821
-  _globals['_LISTBALANCESRESPONSE']._serialized_start=823
-  _globals['_LISTBALANCESRESPONSE']._serialized_end=910
-  _globals['_LISTENTRIESREQUEST']._serialized_start=912
-  _globals['_LISTENTRIESREQUEST']._serialized_end=960
-  _globals['_LEDGERENTRY']._serialized_start=963
-  _globals['_LEDGERENTRY']._serialized_end=1117
-  _globals['_LISTENTRIESRESPONSE']._serialized_start=1119
-  _globals['_LISTENTRIESRESPONSE']._serialized_end=1181
+  _globals['_BOOKDIFFERENCEREQUEST']._serialized_start=484
+  _globals['_BOOKDIFFERENCEREQUEST']._serialized_end=639
+  _globals['_BOOKDIFFERENCERESPONSE']._serialized_start=641
+  _globals['_BOOKDIFFERENCERESPONSE']._serialized_end=681
+  _globals['_LISTBALANCESREQUEST']._serialized_start=683
+  _globals['_LISTBALANCESREQUEST']._serialized_end=808
+  _globals['_LEDGERBALANCE']._serialized_start=810
+  _globals['_LEDGERBALANCE']._serialized_end=873
+  _globals['_LISTBALANCESRESPONSE']._serialized_start=875
+  _globals['_LISTBALANCESRESPONSE']._serialized_end=962
+  _globals['_LISTENTRIESREQUEST']._serialized_start=964
+  _globals['_LISTENTRIESREQUEST']._serialized_end=1012
+  _globals['_LEDGERENTRY']._serialized_start=1015
+  _globals['_LEDGERENTRY']._serialized_end=1169
+  _globals['_LISTENTRIESRESPONSE']._serialized_start=1171
+  _globals['_LISTENTRIESRESPONSE']._serialized_end=1233
 # @@protoc_insertion_point(module_scope)

@@ -244,24 +244,30 @@ class BookDifferenceRequest(_message.Message):
     ACCOUNT_FIELD_NUMBER: _builtins.int
     ASSET_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    MERCHANT_ID_FIELD_NUMBER: _builtins.int
     account: _builtins.str
     """CAIP-10 account of a wallet."""
     asset: _builtins.str
     """CAIP-19 asset."""
     note: _builtins.str
     """Reason, in the operator's words."""
+    merchant_id: _builtins.str
+    """Merchant who paid the amount to the operator; unset for the operator's own."""
     def __init__(
         self,
         *,
         account: _builtins.str = ...,
         asset: _builtins.str = ...,
         note: _builtins.str = ...,
+        merchant_id: _builtins.str | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_merchant_id", b"_merchant_id", "merchant_id", b"merchant_id"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["account", b"account", "asset", b"asset", "note", b"note"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_merchant_id", b"_merchant_id", "account", b"account", "asset", b"asset", "merchant_id", b"merchant_id", "note", b"note"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__merchant_id: _TypeAlias = _typing.Literal["merchant_id"]  # noqa: Y015
+    _WhichOneofArgType__merchant_id: _TypeAlias = _typing.Literal["_merchant_id", b"_merchant_id"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__merchant_id) -> _WhichOneofReturnType__merchant_id | None: ...
 
 Global___BookDifferenceRequest: _TypeAlias = BookDifferenceRequest  # noqa: Y015
 
@@ -273,7 +279,7 @@ class BookDifferenceResponse(_message.Message):
 
     AMOUNT_FIELD_NUMBER: _builtins.int
     amount: _builtins.str
-    """Minor units that the operator deposited, in decimal digits; negative for a withdrawal."""
+    """Minor units that were deposited, in decimal digits; negative for a withdrawal."""
     def __init__(
         self,
         *,

@@ -47,9 +47,10 @@ class LedgerCalls:
     async def BookDifference(
         self, request: ledger_pb2.BookDifferenceRequest, context: Any
     ) -> ledger_pb2.BookDifferenceResponse:
-        """Book the difference of a wallet as the operator's deposit or withdrawal."""
+        """Book the difference of a wallet as a deposit, or as a withdrawal."""
+        merchant_id = request.merchant_id if request.HasField("merchant_id") else None
         line = await books.record_adjustment(
-            self._app, request.account, request.asset, request.note
+            self._app, request.account, request.asset, request.note, merchant_id
         )
         return ledger_pb2.BookDifferenceResponse(amount=str(line.difference))
 

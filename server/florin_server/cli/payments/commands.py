@@ -66,6 +66,9 @@ def ledger_book(
     account: Account,
     asset: AssetId,
     note: Annotated[str, typer.Option(help="What the difference was, in your words.")],
+    merchant: Annotated[
+        str | None, typer.Option(help="Id of the merchant who paid it to you, e.g. for owed fees.")
+    ] = None,
     home: HomeOption = None,
 ) -> None:
     """Book a wallet's difference as your deposit or withdrawal.
@@ -76,7 +79,7 @@ def ledger_book(
     """
     from florin_server.cli.payments import ledger as command
 
-    command.book_adjustment(build_overrides(home=home), account, asset, note)
+    command.book_adjustment(build_overrides(home=home), account, asset, note, merchant)
 
 
 @ledger.command("balances")

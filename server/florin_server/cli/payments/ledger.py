@@ -100,10 +100,16 @@ def list_missing(response: ledger_pb2.CheckLedgerResponse) -> Iterator[str]:
 
 
 def book_adjustment(
-    overrides: dict[str, Any], account: str, asset: str, operator_note: str
+    overrides: dict[str, Any],
+    account: str,
+    asset: str,
+    operator_note: str,
+    merchant_id: str | None,
 ) -> None:
-    """Book the difference of a wallet, and print it."""
-    request = ledger_pb2.BookDifferenceRequest(account=account, asset=asset, note=operator_note)
+    """Book the difference of a wallet, and print it; with `merchant_id` that merchant paid it."""
+    request = ledger_pb2.BookDifferenceRequest(
+        account=account, asset=asset, note=operator_note, merchant_id=merchant_id
+    )
     done = call_operator(overrides, "BookDifference", request, running_only=True)
     if not print_json(done):
         console.print(done.amount)

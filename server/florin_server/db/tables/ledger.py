@@ -38,6 +38,16 @@ class JournalRow(TableRow, table=True):
     merchant_id: str | None = text_column()
 
 
+class FeeDebtorRow(TableRow, table=True):
+    """A merchant that has owed fees in an asset: one whose debts are counted."""
+
+    __tablename__ = "fee_debtor"
+    __table_args__ = (WITHOUT_ROWID,)
+
+    asset: str = text_column(key=True)
+    merchant_id: str = text_column(key=True)
+
+
 class TransferRow(TableRow, table=True):
     """A transfer between two accounts in one asset, balanced because it is one row."""
 

@@ -37,7 +37,7 @@ from florin_server.db.tables.fields import METADATA
 from florin_server.db.tables.held_money import HeldMoneyRow
 from florin_server.db.tables.hours import NodeHourRow, WebhookHourRow
 from florin_server.db.tables.icons import IconRow
-from florin_server.db.tables.ledger import JournalRow, TransferRow
+from florin_server.db.tables.ledger import FeeDebtorRow, JournalRow, TransferRow
 from florin_server.db.tables.limits import (
     KeyTurnRow,
     ProcessRow,
@@ -153,6 +153,7 @@ collected_data_table = _table(CollectedDataRow)
 icon_table = _table(IconRow)
 ledger_journal_table = _table(JournalRow)
 ledger_transfer_table = _table(TransferRow)
+fee_debtor_table = _table(FeeDebtorRow)
 webhook_endpoint_table = _table(WebhookEndpointRow)
 webhook_secret_table = _table(WebhookSecretRow)
 webhook_delivery_table = _table(WebhookDeliveryRow)

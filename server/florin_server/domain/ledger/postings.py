@@ -22,9 +22,9 @@ class PaymentProceeds:
     """The proceeds of a payment by one option, in minor units of `asset` (CAIP-19).
 
     Of `value`, the `fee` goes to Florin's account `fee_to`, and the remainder to `dest` (both
-    CAIP-10). `is_merchant_account` means that `dest` is the merchant's own destination,
-    `is_own_wallet` that it is a wallet of Florin, and `is_owed` that the treasury owes the money
-    received there.
+    CAIP-10). `owed_fee` is a fee that the merchant owes instead. `is_merchant_account` means that
+    `dest` is the merchant's own destination, `is_own_wallet` that it is a wallet of Florin, and
+    `is_owed` that the treasury owes the money received there.
     """
 
     asset: str
@@ -36,6 +36,7 @@ class PaymentProceeds:
     is_merchant_account: bool
     is_own_wallet: bool
     is_owed: bool
+    owed_fee: int = 0
 
     @property
     def dest_account(self) -> str:
@@ -57,6 +58,7 @@ def build_settlement_postings(proceeds: PaymentProceeds, merchant_id: str) -> Po
             LedgerPosting(
                 accounts.wallet(proceeds.fee_to), accounts.FEE, proceeds.asset, proceeds.fee
             ),
+            LedgerPosting(owed, accounts.FEE, proceeds.asset, proceeds.owed_fee),
         )
     )
 
@@ -146,6 +148,21 @@ def build_operator_postings(account: str, asset: str, amount: int) -> Postings:
             LedgerPosting(accounts.OPERATOR, wallet, asset, -amount),
         )
     )
+
+
+def build_merchant_deposit_postings(
+    account: str, asset: str, amount: int, merchant_id: str
+) -> Postings:
+    """Return the postings of what a merchant paid to the operator, such as fees that it owed."""
+    posting = LedgerPosting(accounts.wallet(account), accounts.merchant(merchant_id), asset, amount)
+    return _drop_empty((posting,))
+
+
+def is_owed_fee(posting: LedgerPosting) -> bool:
+    """Return True if a merchant comes to owe a fee, or no longer owes it."""
+    parties = {posting.debit, posting.credit} - {accounts.FEE}
+    prefix = accounts.kind_prefix(accounts.LedgerAccountKind.MERCHANT)
+    return len(parties) == 1 and parties.pop().startswith(prefix)
 
 
 def reverse_postings(postings: Iterable[LedgerPosting]) -> Postings:

@@ -115,7 +115,8 @@ class PaymentOption:
     addresses lower-case). `asset` is CAIP-19. `eta_s` is in seconds. `expires_at` (Unix seconds) is
     set if the price lapses before the payment does. `terms` contains what the rail needs to verify
     and settle it again later (JSON values only); it never changes once stored. `fee` is what the
-    operator keeps of `value`: `fee_fixed` and `fee_basis_points` of it, rounded up.
+    operator keeps of `value`: `fee_fixed` and `fee_basis_points` of it, rounded up. If `terms` have
+    `owed_fee`, the merchant receives all of `value`, and owes the fee.
 
     `reference` (0x-hex) is in its settlement event; None where Florin alone can settle. `head` was
     the newest known block when it was offered, None for options of a release that did not store it.
@@ -139,6 +140,11 @@ class PaymentOption:
     fee_basis_points: int = 0
     reference: str | None = None
     head: int | None = None
+
+    @property
+    def is_fee_owed(self) -> bool:
+        """Return True if the merchant receives the whole value, and owes the fee."""
+        return "owed_fee" in self.terms
 
     def first_block(self, reorg_depth: int, default_head: int) -> int:
         """Return the block below which none can contain its effect, for any reorganization.

@@ -44,7 +44,8 @@ class AssetStatement:
     """A statement in one asset, in minor units.
 
     `received` and `fees` are of succeeded payments. `other_received` is money without a succeeded
-    payment: it came late or twice, or a blocked payer sent it to the merchant directly.
+    payment: it came late or twice, a blocked payer sent it to the merchant directly, or the
+    merchant paid it to the operator.
     `settled_directly` is the part of both that went to the merchant's own destination. Held money
     is no part of the balance until it is released.
     """
@@ -178,12 +179,15 @@ def _add_movement(statement: AssetStatement, movement: MovementSum) -> None:
         statement.held_out += amount
     if journal_type == JournalKind.SETTLE:
         statement.payments += count
-        statement.received += amount
+        # a fee that the merchant owes is no part of the money
+        statement.received += 0 if debit == LedgerAccountKind.MERCHANT else amount
         statement.fees += amount if credit == _FEE_KIND else 0
         statement.settled_directly += amount if is_external else 0
     elif journal_type in {JournalKind.LATE, JournalKind.HELD}:
         statement.other_received += 0 if credit == LedgerAccountKind.HELD else amount
         statement.settled_directly += amount if is_external else 0
+    elif journal_type == JournalKind.OPERATOR and credit == LedgerAccountKind.MERCHANT:
+        statement.other_received += amount
     elif journal_type == JournalKind.REFUND:
         statement.refunds += count
         statement.refunded += amount

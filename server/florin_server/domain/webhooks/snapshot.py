@@ -55,11 +55,15 @@ class PaymentEvent:
 
 @dataclass(frozen=True, slots=True)
 class FeeTerms:
-    """A fee in minor units of an option's asset: `base`, and `basis_points` rounded up."""
+    """A fee in minor units of an option's asset: `base`, and `basis_points` rounded up.
+
+    `is_owed` is true if the merchant receives the whole value, and owes the fee.
+    """
 
     base: int
     basis_points: int
     total: int
+    is_owed: bool = False
 
     @property
     def percent(self) -> int:
@@ -97,7 +101,7 @@ class PaymentSnapshot:
     def net_value(self) -> int:
         """Return what the merchant is expected to receive, in minor units of the option's asset."""
         gross = self.option_amount.value if self.option_amount else 0
-        return gross - (self.fee.total if self.fee else 0)
+        return gross - (self.fee.total if self.fee and not self.fee.is_owed else 0)
 
 
 def find_fee_terms(option: PaymentOption | None) -> FeeTerms | None:
@@ -105,7 +109,8 @@ def find_fee_terms(option: PaymentOption | None) -> FeeTerms | None:
     if option is None or not option.fee:
         return None
     # a fee is never more than the paid amount
-    return FeeTerms(min(option.fee_fixed, option.fee), option.fee_basis_points, option.fee)
+    base = min(option.fee_fixed, option.fee)
+    return FeeTerms(base, option.fee_basis_points, option.fee, is_owed=option.is_fee_owed)
 
 
 def snapshot_at(

@@ -205,7 +205,30 @@ async def test_gift_is_unbooked_until_the_operator_books_it(desk):
     await wait_exact(desk)
 
 
-async def test_money_that_is_gone_is_missing_and_alarms(desk):
+async def test_money_that_a_merchant_paid_is_booked_on_its_balance(desk, shop):
+    await wait_exact(desk)
+    stranger, treasury, operator_id = EvmTestWallet(), get_treasury(desk), "external:operator"
+    merchant_id = shop.tenant.merchant.id
+    owed = await get_balance(desk, f"merchant:{merchant_id}", DOLLARS)
+    before = await get_balance(desk, operator_id, DOLLARS)
+    await wait_faucet_booked(desk, stranger)
+    data = "0xa9059cbb" + treasury.rpartition(":")[2][2:].rjust(64, "0") + f"{300:064x}"
+    await stranger.transact(desk.chain, gas=100_000, to=bytes.fromhex(DOLLAR[2:]), data=data)
+    assert (await line_of(desk, treasury, DOLLARS)).difference == 300
+    request = ledger_pb2.BookDifferenceRequest(account=treasury, asset=DOLLARS, note="fees of May")
+    async with open_operator(desk.service) as operator:
+        request.merchant_id = "mrch_unknown"
+        with pytest.raises(ApiCallError) as caught:
+            await operator.call("BookDifference", request)
+        assert caught.value.code == "merchant_not_found"
+        request.merchant_id = merchant_id
+        assert (await operator.call("BookDifference", request)).amount == "300"
+    assert await get_balance(desk, f"merchant:{merchant_id}", DOLLARS) == owed - 300
+    assert await get_balance(desk, operator_id, DOLLARS) == before
+    await wait_exact(desk)
+
+
+async def test_money_that_is_gone_is_missing_and_alarms(desk, shop):
     await wait_exact(desk)
     thief = EvmTestWallet(key=desk.service.secrets.treasury_key)
     treasury = get_treasury(desk)
@@ -225,6 +248,15 @@ async def test_money_that_is_gone_is_missing_and_alarms(desk):
 
     await wait_until(is_reported, True)
     async with open_operator(desk.service) as operator:
+        request = ledger_pb2.BookDifferenceRequest(
+            account=treasury,
+            asset=DOLLARS,
+            note="a merchant took it",
+            merchant_id=shop.tenant.merchant.id,
+        )
+        with pytest.raises(ApiCallError) as caught:
+            await operator.call("BookDifference", request)
+        assert caught.value.code == "invalid_state"
         for asset in (DOLLARS, ETHER):
             request = ledger_pb2.BookDifferenceRequest(
                 account=treasury, asset=asset, note="stolen, written off"

@@ -286,7 +286,11 @@ async def test_a_merchant_owes_no_more_than_was_refunded_for_it(store):
     await store.write(book("refund:other", LedgerPosting("merchant:n", "wallet:w", ASSET, 15)))
     await store.write(book("refund:coin", LedgerPosting("merchant:m", "wallet:w", COIN, 15)))
     (problem,) = await store.read(ledger.check())
-    assert problem == f"merchant:m owes us 16 of {ASSET}, of which refunds explain 15"
+    assert problem == f"merchant:m owes us 16 of {ASSET}, of which refunds and fees explain 15"
+    # a fee that it owes is explained
+    await store.write(book("settle:f", LedgerPosting("merchant:m", "income:fee", ASSET, 4)))
+    (problem,) = await store.read(ledger.check())
+    assert problem == f"merchant:m owes us 20 of {ASSET}, of which refunds and fees explain 19"
 
 
 async def test_a_payout_that_is_done_is_in_the_books(store):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pytest
 from florin_server.accounts.store import merchants
+from florin_server.domain.ledger.accounts import FEE
 from florin_server.domain.payments.payment import Merchant
 from florin_server.domain.payouts.payout import PayoutKind
+from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.service.credit import has_credit_for
 from florin_server.money.payouts.store import payouts
 from florin_server.settings import Settings
 from pydantic import ValidationError
@@ -65,6 +68,51 @@ async def test_merchants_of_a_partner_share_its_refund_credit(tmp_path):
         await desk.book_owed(60, merchant="mrch_0")
         desk.lab.clock.advance(61)
         await desk.wait_done(second)
+        assert await desk.store.read(ledger.check()) == []
+
+
+async def book_owed_fee(desk, merchant: str, fee: int) -> None:
+    posting = LedgerPosting(f"merchant:{merchant}", FEE, TOKEN, fee)
+    key = f"settle:{merchant}:{fee}"
+    await desk.store.write(ledger.post(key, "settle", None, None, (posting,), 0))
+
+
+async def test_owed_fees_count_against_the_credit(tmp_path):
+    credit = {"partner": 100, "merchant": 60, "total": 130}
+    async with open_payout_harness(tmp_path, refund_credit={TOKEN: credit}) as desk:
+        for number, partner in enumerate(("prtn_one", "prtn_one", "prtn_two")):
+            name = f"mrch_{number}"
+            shop = Merchant(name, partner, "Shop", "a@b.example", None, "active", True, 0)
+            await desk.store.write(merchants.create(shop))
+
+        async def owes_at_most(merchant: str) -> int:
+            """Return the largest fee for which the merchant has credit."""
+            desk.lab.clock.advance(11)
+            fits = [
+                fee
+                for fee in range(140)
+                if await has_credit_for(desk.app, merchant, TOKEN, fee, live=True)
+            ]
+            assert fits == list(range(len(fits)))
+            return len(fits) - 1
+
+        assert [await owes_at_most(f"mrch_{number}") for number in range(3)] == [60, 60, 60]
+        await book_owed_fee(desk, "mrch_0", 45)
+        assert [await owes_at_most(f"mrch_{number}") for number in range(3)] == [15, 55, 60]
+        await book_owed_fee(desk, "mrch_1", 50)
+        assert [await owes_at_most(f"mrch_{number}") for number in range(3)] == [5, 5, 35]
+        # a refund meets the same limits
+        refused = await desk.create_payout(6, live=True, merchant_id="mrch_0")
+        await desk.turn()
+        assert "partner's merchants lack 1 minor units" in await get_waiting_reason(desk, refused)
+        await desk.store.write(payouts.refuse(refused.id, 0))
+        # what the merchant earned or paid counts first, also without credit for anybody else
+        await desk.book_owed(40, merchant="mrch_1")
+        assert [await owes_at_most(f"mrch_{number}") for number in range(3)] == [15, 45, 60]
+        # a refund that waits counts as paid
+        await desk.create_payout(7, live=True, merchant_id="mrch_0")
+        assert await owes_at_most("mrch_0") == 8
+        assert await has_credit_for(desk.app, "mrch_0", TOKEN, 10**30, live=False)
         assert await desk.store.read(ledger.check()) == []
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from unittest.mock import AsyncMock
 
 import pytest
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
+from florin_server.domain.ledger.postings import build_merchant_deposit_postings
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.service import credit
 from florin_server.money.settlement.worker.requested_payments import RequestedPayments
 from florin_server.rails.solana.rail import SolanaRail
 from florin_server.rails.types import RailUnavailable
@@ -13,8 +17,8 @@ from florin_server.settings import X402Settings
 
 from tests.support.operator import check_ledger
 from tests.support.service_harness import open_service
-from tests.support.solana import INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
-from tests.support.solana_pay import ORDER, PRICE, fund, let_time_pass
+from tests.support.solana import ASSETS, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
+from tests.support.solana_pay import ORDER, PRICE, fund, give_coin, let_time_pass, open_link
 from tests.support.until import wait_until
 from tests.support.x402 import request
 from tests.support.x402_solana_payments import (
@@ -107,7 +111,45 @@ async def test_x402_url_is_there_if_only_solana_can_be_paid(tmp_path):
         assert len(await list_offers(service, payment_id)) == len(SOLANA_DEVNET.tokens)
 
 
-@pytest.mark.parametrize(("fees", "status"), [({}, 503), ({"fee_fixed": 7}, 400)])
+async def test_transfer_needs_cover_for_its_fee(tmp_path, monkeypatch):
+    fees = {"fee_fixed": 70_000, "owed_fees": True, "refund_credit": {ASSETS[0]: 100_000}}
+    # the sandbox's money is test money, which has no such limit
+    find_live = partial(credit.find_credit, live=True)
+    monkeypatch.setattr(credit, "find_credit", lambda app, asset, live: find_live(app, asset))
+    async with open_service(tmp_path / "home", **SETTINGS, **fees) as service:
+        await open_accounts(service)
+        await give_coin(service)
+        node, buyer = (
+            SolanaNodeClient(service.session, service.env["FLORIN_SOLANA_RPC_URL"]),
+            SolanaTestWallet(),
+        )
+        await fund(node, buyer)
+        payment_id = (await service.rest.create(ORDER))["paymentId"]
+        # only the first token has a credit
+        (offer,) = await list_offers(service, payment_id)
+        assert offer["amount"] == str(PRICE)
+        answer, _ = await pay_until_final(service, node, payment_id, await sign(node, buyer, offer))
+        assert answer.status == 200
+        service.clock.advance(11)
+        payment_id = (await service.rest.create(ORDER))["paymentId"]
+        refused = await open_link(service, payment_id)
+        assert refused.refusal == (400, "invalid_state")
+        assert "do not cover" in refused.text
+        assert await list_offers(service, payment_id) == []
+        # the merchant pays what it owes
+        merchant_id = service.select("SELECT merchant_id FROM fee_debtor")[0][0]
+        legs = build_merchant_deposit_postings("w", ASSETS[0], 70_000, merchant_id)
+        paid = ledger.post("operator:1", "operator", None, None, legs, 0)
+        await service.service.app.store.write(paid)
+        service.clock.advance(11)
+        assert (await open_link(service, payment_id)).status == 200
+        assert len(await list_offers(service, payment_id)) == 1
+
+
+@pytest.mark.parametrize(
+    ("fees", "status"),
+    [({}, 503), ({"fee_fixed": 7}, 400), ({"fee_fixed": 7, "owed_fees": True}, 503)],
+)
 async def test_cluster_that_did_not_answer_since_the_start_is_tried_again(
     tmp_path, monkeypatch, fees, status
 ):

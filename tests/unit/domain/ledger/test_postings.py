@@ -93,6 +93,28 @@ def test_a_payment_gives_the_merchant_its_share_and_earns_the_fee():
     )
 
 
+def test_a_fee_that_the_merchant_owes_is_earned_and_reverses():
+    owing = replace(DIRECT, fee=0, owed_fee=3)
+    owed = LedgerPosting(MERCHANT, accounts.FEE, "a", 3)
+    settled = postings.build_settlement_postings(owing, "m")
+    assert settled == (LedgerPosting("external:dest", "external:buyer", "a", 100), owed)
+    assert [postings.is_owed_fee(posting) for posting in settled] == [False, True]
+    assert [postings.is_owed_fee(item) for item in postings.reverse_postings(settled)] == [
+        False,
+        True,
+    ]
+    fee = LedgerPosting("wallet:fees", accounts.FEE, "a", 3)
+    assert not postings.is_owed_fee(fee)
+    # what comes late is returned whole, and no fee of it is owed
+    assert owed not in postings.build_late_postings(owing, "m")
+
+
+def test_what_a_merchant_pays_frees_it_of_debt():
+    expected = (LedgerPosting("wallet:w", MERCHANT, "a", 9),)
+    assert postings.build_merchant_deposit_postings("w", "a", 9, "m") == expected
+    assert postings.build_merchant_deposit_postings("w", "a", 0, "m") == ()
+
+
 def test_late_money_earns_no_fee_and_held_part_is_owed():
     assert postings.build_late_postings(DIRECT, "m") == (
         LedgerPosting("wallet:fees", MERCHANT, "a", 3),

@@ -13,6 +13,7 @@ from typing import Final
 
 from florin_server.domain.ledger.accounts import FEE
 from florin_server.domain.ledger.journals import JournalKind
+from florin_server.domain.ledger.postings import is_owed_fee
 from florin_server.domain.money import RATE_PLACES, compute_rate, format_minor_units
 from florin_server.domain.reports.assets import FindReportAsset, ReportAsset, get_unit
 from florin_server.domain.reports.period import ReportPeriod
@@ -57,7 +58,7 @@ def _build_row(
 ) -> list[str]:
     _, sign = split_reversal(journal.type)
     fee = sign * sum(p.amount for p in journal.postings if FEE in {p.debit, p.credit})
-    paid = sign * sum(posting.amount for posting in journal.postings)
+    paid = sign * sum(p.amount for p in journal.postings if not is_owed_fee(p))
     # an account that paid itself moved nothing
     asset = find_asset(journal.postings[0].asset) if journal.postings else None
     return [

@@ -14,6 +14,7 @@ from enum import StrEnum
 from functools import partial
 from typing import Protocol
 
+from florin_server.accounts.store import merchants
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, on_snapshot
 from florin_server.domain import cursor
@@ -326,13 +327,20 @@ def _record_opening_balances(
 
 
 async def record_adjustment(
-    app: _Context, account: str, asset: str, note: str
+    app: _Context, account: str, asset: str, note: str, merchant_id: str | None = None
 ) -> ReconciliationLine:
     """Record the whole difference of a wallet in one asset as the operator's own transfer.
 
-    Return the line as it was. params_validation for a wallet that is not Florin's, invalid_state
-    while work is in progress there, without a difference, or if the chain cannot be read.
+    With `merchant_id` it is money that this merchant paid to the operator, such as fees that it
+    owed. Return the line as it was. params_validation for a wallet that is not Florin's,
+    merchant_not_found, invalid_state while work is in progress there, without a difference, for
+    missing money of a merchant, or if the chain cannot be read.
     """
+    if (
+        merchant_id is not None
+        and await app.store.read(merchants.find_merchant(merchant_id)) is None
+    ):
+        raise ApiError(ErrorCode.MERCHANT_NOT_FOUND)
     try:
         place = (canonicalize_account(account), canonicalize_asset(asset.removeprefix("caip19/")))
     except ValueError as fault:
@@ -351,19 +359,25 @@ async def record_adjustment(
     except RailUnavailable as error:
         raise ApiError(ErrorCode.INVALID_STATE, f"The chain does not answer: {error}") from error
     key = generate_short_id("book_", app.randbytes)
-    work = _record_adjustment(rail, chains, seen, held, key, note, app.clock.now_us())
-    done = await app.store.write(audited(app, work, partial(_describe_adjustment, place)))
+    now_us = app.clock.now_us()
+    work = _record_adjustment(rail, chains, seen, held, key, note, now_us, merchant_id)
+    describe = partial(_describe_adjustment, place, merchant_id)
+    done = await app.store.write(audited(app, work, describe))
     _log.warning("the operator booked %d of %s for %s: %s", done.difference, *place[::-1], note)
     return done
 
 
-def _describe_adjustment(place: WalletAsset, line: ReconciliationLine) -> AuditChange:
+def _describe_adjustment(
+    place: WalletAsset, merchant_id: str | None, line: ReconciliationLine
+) -> AuditChange:
     account, asset = place
     return AuditChange(
         AuditAction.BOOKS_DIFFERENCE_BOOKED,
         AuditObject.BOOKS,
         account,
-        changes=list_changes({}, {"difference": f"{line.difference} caip19/{asset}"}),
+        changes=list_changes(
+            {}, {"difference": f"{line.difference} caip19/{asset}", "merchant_id": merchant_id}
+        ),
     )
 
 
@@ -376,6 +390,7 @@ def _record_adjustment(  # noqa: PLR0917  (one of each, none alike)
     key: str,
     note: str,
     now_us: int,
+    merchant_id: str | None,
 ) -> Op[ReconciliationLine]:
     (place,) = chain_balances
     now = yield from books.read_snapshot(chains)
@@ -394,7 +409,11 @@ def _record_adjustment(  # noqa: PLR0917  (one of each, none alike)
         raise ApiError(
             ErrorCode.INVALID_STATE, "The ledger agrees with the chain: there is nothing to adjust"
         )
-    yield from books.post_operator_entry(key, place, line.difference, note, now_us)
+    if merchant_id is not None and line.difference < 0:
+        raise ApiError(
+            ErrorCode.INVALID_STATE, "Money is missing: only money that arrived is a merchant's"
+        )
+    yield from books.post_operator_entry(key, place, line.difference, note, now_us, merchant_id)
     return line
 
 

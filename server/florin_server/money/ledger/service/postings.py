@@ -67,6 +67,7 @@ def _build_proceeds(rail: Rail, option: PaymentOption) -> PaymentProceeds:
         is_merchant_account=split.settled,
         is_own_wallet=_is_own(rail, split),
         is_owed=not split.settled or split.dest == rail.treasury,
+        owed_fee=split.owed_fee,
     )
 
 

@@ -221,11 +221,22 @@ def open_books(amounts: Mapping[WalletAsset, int], now_us: int) -> Op[None]:
 
 
 @operation
-def post_operator_entry(
-    key: str, wallet_asset: WalletAsset, amount: int, note: str, now_us: int
+def post_operator_entry(  # noqa: PLR0917  (one of each, none alike)
+    key: str,
+    wallet_asset: WalletAsset,
+    amount: int,
+    note: str,
+    now_us: int,
+    merchant_id: str | None = None,
 ) -> Op[None]:
-    """Book what the operator put in, or took out if negative; part of an operation."""
-    legs = postings.build_operator_postings(*wallet_asset, amount)
+    """Book what the operator put in, or took out if negative; part of an operation.
+
+    With `merchant_id` it is what that merchant put in.
+    """
+    if merchant_id is None:
+        legs = postings.build_operator_postings(*wallet_asset, amount)
+    else:
+        legs = postings.build_merchant_deposit_postings(*wallet_asset, amount, merchant_id)
     yield from ledger.post(
         journals.operator_key(key), journals.JournalKind.OPERATOR, None, None, legs, now_us, note
     )

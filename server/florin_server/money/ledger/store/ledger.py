@@ -27,12 +27,13 @@ from florin_server.db.engine.query import (
     to_row_params,
 )
 from florin_server.db.tables.tables import (
+    fee_debtor_table,
     ledger_journal_table,
     ledger_transfer_table,
     payment_table,
 )
 from florin_server.domain.ledger import accounts, journals
-from florin_server.domain.ledger.postings import reverse_postings
+from florin_server.domain.ledger.postings import is_owed_fee, reverse_postings
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 
 # key prefixes of journals by which a merchant can come to owe money
@@ -104,6 +105,7 @@ _POST = Statement(
     str,
 )
 _TRANSFER = Command(insert(ledger_transfer_table))
+_ADD_DEBTOR = Command(insert(fee_debtor_table).on_conflict_do_nothing())
 
 
 def _select_total(side: str) -> Select[tuple[int]]:
@@ -213,6 +215,9 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     ]
     if rows:
         yield _TRANSFER.bind_many(rows)
+    for posting in filter(is_owed_fee, postings):
+        merchant_id = _find_merchant_id([posting])
+        yield _ADD_DEBTOR(asset=posting.asset, merchant_id=merchant_id)
     return True
 
 
@@ -326,8 +331,9 @@ def check() -> Op[list[str]]:
 
     It reads every row. Every journal has transfers, and every transfer has a journal. Every
     transfer moves an amount between two accounts, so that balances add up to zero. No merchant owes
-    more than was refunded to its buyers or taken back: every other payout was owed before. No more
-    of a blocked payer's money, or of money that paid nothing, leaves than came.
+    more than its fees, and what was refunded to its buyers or taken back: every other payout was
+    owed before. No more of a blocked payer's money, or of money that paid nothing, leaves than
+    came.
     """
     problems: list[str] = []
     balances: dict[tuple[str, str], int] = defaultdict(int)
@@ -341,7 +347,7 @@ def check() -> Op[list[str]]:
             booked_keys.add(idem_key)
             balances[posting.asset, posting.debit] += posting.amount
             balances[posting.asset, posting.credit] -= posting.amount
-            if idem_key.startswith(
+            if is_owed_fee(posting) or idem_key.startswith(
                 _UNDOING if posting.debit.startswith(_OWED_TO_SENDERS) else _OWING
             ):
                 refunded[posting.asset, posting.debit] += posting.amount
@@ -384,7 +390,7 @@ def _sum_problems(
     for (asset, account), held in sorted(balances.items()):
         most = refunded.get((asset, account), 0)
         if account.startswith(_OWED) and held > most:
-            what = "reorganizations" if account.startswith(_OWED_TO_SENDERS) else "refunds"
+            what = "reorganizations" if account.startswith(_OWED_TO_SENDERS) else "refunds and fees"
             than = f", of which {what} explain {most}" if most else ""
             yield f"{account} owes us {held} of {asset}{than}"
 

@@ -1,7 +1,7 @@
 """Transfers of a payment's whole price to its merchant, by links of Solana Pay and by x402.
 
-The buyer's wallet or program makes the transaction. The money has one receiver, so there is a
-transfer only where Florin takes no fee of the payment, and the merchant has its own account.
+The buyer's wallet or program makes the transaction. The money has one receiver, so the merchant
+needs an account of its own. It owes the fee, if there is one and the operator lets it.
 """
 
 from __future__ import annotations
@@ -45,12 +45,13 @@ from florin_server.money.payments.service.receivers import (
 from florin_server.money.payments.service.ways import describe_obstacle
 from florin_server.money.payments.store import offered_transfers, payments
 from florin_server.money.payments.store.deposit_addresses import DepositAddress
+from florin_server.money.payouts.service.credit import has_credit_for
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.protocol import Rail
 from florin_server.rails.transfers import TransferRequests
-from florin_server.rails.types import Asset, PayableAsset, RailUnavailable
+from florin_server.rails.types import Asset, PayableAsset, RailUnavailable, Split
 from florin_server.settings.context import SettingsContext
 
 
@@ -98,13 +99,14 @@ class TransferAsset:
 
 @dataclass(frozen=True, slots=True)
 class _Terms:
-    """An asset with its rail and price, and the merchant's accounts by asset."""
+    """An asset with its rail, price, fixed fee in minor units, and receiver."""
 
     rail: Rail
     transfers: TransferRequests
     asset: Asset
     price: AssetPrice
-    destinations: Mapping[str, str]
+    fixed_fee: int
+    split: Split
 
 
 async def list_transfer_assets(app: _OfferContext, payment: Payment) -> list[TransferAsset]:
@@ -126,7 +128,8 @@ async def has_unread_transfers(app: _OfferContext, payment: Payment) -> bool:
         for rail in app.rails.values()
         if rail.live is payment.live and rail.transfer_requests is not None and not rail.assets
     ]
-    if not chains or app.settings.fee_basis_points or app.settings.fee_fixed:
+    takes_fee = app.settings.fee_basis_points or app.settings.fee_fixed
+    if not chains or (takes_fee and not app.settings.owed_fees):
         return False
     accounts = await read_destinations(app, payment.merchant_id)
     return any(asset.startswith(tuple(chains)) for asset in accounts)
@@ -222,14 +225,17 @@ async def find_link(
 
 async def _list_terms(app: _OfferContext, payment: Payment) -> list[_Terms]:
     """Return what a payment can be transferred in, the merchant's settlement assets only."""
-    if payment.status is not PaymentStatus.REQUIRES_ACTION or app.settings.fee_basis_points:
+    settings = app.settings
+    if payment.status is not PaymentStatus.REQUIRES_ACTION or (
+        settings.fee_basis_points and not settings.owed_fees
+    ):
         return []
     rails = [rail for rail in app.rails.values() if rail.live is payment.live]
     if not any(rail.transfer_requests for rail in rails):
         return []
     accounts = await read_destinations(app, payment.merchant_id)
     return [
-        _Terms(rail, rail.transfer_requests, asset, price, accounts)
+        _Terms(rail, rail.transfer_requests, asset, price, fixed_fee, split)
         for rail in rails
         if rail.transfer_requests is not None
         for asset in rail.assets.values()
@@ -237,9 +243,25 @@ async def _list_terms(app: _OfferContext, payment: Payment) -> list[_Terms]:
         if normalize_asset(asset.id) in accounts
         and (price := find_price(app, payment, asset)) is not None
         # an unknown fee is not 0
-        and conversion.find_fixed_fee(app, payment, asset) == 0
+        and (fixed_fee := conversion.find_fixed_fee(app, payment, asset)) is not None
         and not is_required_with(app, payment, asset.id)
+        and (split := _find_split(app, rail, asset, price, fixed_fee, accounts)) is not None
     ]
+
+
+def _find_split(  # noqa: PLR0917  (one of each, none alike)
+    app: SettingsContext,
+    rail: Rail,
+    asset: Asset,
+    price: AssetPrice,
+    fixed_fee: int,
+    accounts: Mapping[str, str],
+) -> Split | None:
+    """Return the split of a price that the merchant receives whole; None if it must not owe."""
+    split = compute_split(app, rail, asset.id, price.value, fixed_fee, accounts)
+    if split.fee and not app.settings.owed_fees:
+        return None
+    return replace(split, fee=0, fee_to=None, owed_fee=split.fee)
 
 
 def _select(terms: list[_Terms], asset: str | None) -> _Terms:
@@ -268,7 +290,12 @@ async def _build_option(app: _Context, payment: Payment, terms: _Terms) -> Payme
     rail, asset, price = terms.rail, terms.asset, terms.price
     if describe_obstacle(app, rail):
         raise chain_unavailable_error()
-    split = compute_split(app, rail, asset.id, price.value, 0, terms.destinations)
+    split = terms.split
+    if split.owed_fee and not await has_credit_for(
+        app, payment.merchant_id, asset.id, split.owed_fee, live=payment.live
+    ):
+        text = "The merchant owes fees, and its balance and credit do not cover another one"
+        raise ApiError(ErrorCode.INVALID_STATE, text)
     now_us = app.clock.now_us()
     quote = build_quote(app, payment, price, now_us)
     offer = OptionOffer(
@@ -287,9 +314,9 @@ async def _build_option(app: _Context, payment: Payment, terms: _Terms) -> Payme
     return replace(
         option,
         eta_s=round_promise(promised_s + rail.extra_wait_s(option.asset, option.value)),
-        fee=0,
-        fee_fixed=0,
-        fee_basis_points=0,
+        fee=split.owed_fee,
+        fee_fixed=min(terms.fixed_fee, split.owed_fee),
+        fee_basis_points=app.settings.fee_basis_points,
         head=head,
     )
 

@@ -1,4 +1,4 @@
-"""What merchants can be paid out: their balances, and the credit for refunds and returns."""
+"""What merchants can be paid out or owe: their balances, and the credit for refunds and fees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from florin_server.db.engine.query import (
     sum_u256,
 )
 from florin_server.db.tables.payouts import OWED_PREDICATE
-from florin_server.db.tables.tables import merchant_table, payout_table
+from florin_server.db.tables.tables import fee_debtor_table, merchant_table, payout_table
 from florin_server.domain.ledger import accounts
 from florin_server.domain.payouts.payout import Payout, PayoutKind, PayoutStatus
 from florin_server.money.ledger.store import ledger
@@ -34,7 +34,7 @@ class InsufficientBalance(StoreError):  # noqa: N818  (a state of the world, not
 
 @dataclass(frozen=True, slots=True)
 class CreditLimits:
-    """The limits of refund debts in one asset, in minor units, each within the next."""
+    """The limits of merchants' debts in one asset, in minor units, each within the next."""
 
     merchant: int
     partner: int
@@ -50,7 +50,7 @@ def _select_merchant_sum() -> Select[Any]:
     )
 
 
-class _Refunder(NamedTuple):
+class _Debtor(NamedTuple):
     merchant_id: str
     partner_id: str | None
 
@@ -60,7 +60,7 @@ class _SubmittedSum(NamedTuple):
     value: int
 
 
-# a merchant owes money only after a refund or a return
+# a merchant owes money only after a refund or a return, or for fees
 _REFUNDERS = Statement(
     select(payout_table.c.merchant_id, merchant_table.c.partner_id)
     .join_from(
@@ -75,7 +75,18 @@ _REFUNDERS = Statement(
         is_one_of(payout_table.c.status, (PayoutStatus.SUBMITTED, PayoutStatus.DONE)),
     )
     .group_by(payout_table.c.merchant_id, merchant_table.c.partner_id),
-    _Refunder,
+    _Debtor,
+)
+_FEE_DEBTORS = Statement(
+    select(fee_debtor_table.c.merchant_id, merchant_table.c.partner_id)
+    .join_from(
+        fee_debtor_table,
+        merchant_table,
+        merchant_table.c.id == fee_debtor_table.c.merchant_id,
+        isouter=True,
+    )
+    .where(fee_debtor_table.c.asset == param("asset")),
+    _Debtor,
 )
 _PARTNER = Statement(
     select(merchant_table.c.partner_id).where(merchant_table.c.id == param("merchant_id")), str
@@ -121,14 +132,7 @@ def find_shortfall(payout: Payout, credit: CreditLimits | None) -> Op[Insufficie
         return InsufficientBalance(owes - most)
     if owes <= 0 or credit is None:
         return None
-    partner_id = yield from _PARTNER.first(merchant_id=payout.merchant_id)
-    if partner_id is None:
-        partner_id = payout.merchant_id
-    of_partner = of_all = owes
-    for (merchant_id, partner), debt in (yield from _list_debts(payout.asset)).items():
-        if merchant_id != payout.merchant_id:
-            of_all += debt
-            of_partner += debt if partner == partner_id else 0
+    of_partner, of_all = yield from _sum_debts(payout.merchant_id, payout.asset, owes)
     if of_partner > credit.partner:
         whose = "the balances and the credit of the partner's merchants"
         return InsufficientBalance(of_partner - credit.partner, whose)
@@ -139,19 +143,50 @@ def find_shortfall(payout: Payout, credit: CreditLimits | None) -> Op[Insufficie
     return None
 
 
+@operation
+def get_credit_left(merchant_id: str, asset: str, credit: CreditLimits) -> Op[int]:
+    """Return how much more a merchant could owe in an asset; below zero if it owes too much.
+
+    Payouts that it requested count as paid.
+    """
+    available = yield from get_available(merchant_id, asset)
+    of_partner, of_all = yield from _sum_debts(merchant_id, asset, max(0, -available))
+    return min(
+        available + credit.merchant,
+        max(0, available) + credit.partner - of_partner,
+        max(0, available) + credit.total - of_all,
+    )
+
+
+def _sum_debts(merchant_id: str, asset: str, owes: int) -> Op[tuple[int, int]]:
+    """Return the debts of the partner's merchants and of all, if the merchant `owes` so much."""
+    partner_id = yield from _PARTNER.first(merchant_id=merchant_id)
+    if partner_id is None:
+        partner_id = merchant_id
+    of_partner = of_all = owes
+    for (debtor_id, partner), debt in (yield from _list_debts(asset)).items():
+        if debtor_id != merchant_id:
+            of_all += debt
+            of_partner += debt if partner == partner_id else 0
+    return of_partner, of_all
+
+
 def _list_debts(asset: str) -> Op[dict[tuple[str, str], int]]:
     """Return merchants' debts in an asset, with open payouts, by (merchant, partner)."""
-    refunders = [
+    debtors = {
         (merchant_id, partner_id or merchant_id)
-        for merchant_id, partner_id in (yield from _REFUNDERS.all(asset=asset))
-    ]
+        for merchant_id, partner_id in (
+            *(yield from _REFUNDERS.all(asset=asset)),
+            *(yield from _FEE_DEBTORS.all(asset=asset)),
+        )
+    }
     sent = dict((yield from _UNDER_WAY_ALL.all(asset=asset)))
-    named = {accounts.merchant(merchant_id) for merchant_id, _ in refunders}
+    named = {accounts.merchant(merchant_id) for merchant_id, _ in debtors}
     balances = yield from ledger.get_balances(named, asset)
     debts = {
         (merchant_id, partner_id): balances[accounts.merchant(merchant_id)]
         + sent.get(merchant_id, 0)
-        for merchant_id, partner_id in refunders
+        for merchant_id, partner_id in debtors
     }
     return {key: debt for key, debt in debts.items() if debt > 0}
 

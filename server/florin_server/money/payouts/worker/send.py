@@ -20,6 +20,7 @@ from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import Payout
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.money.payouts.service import account_opening
+from florin_server.money.payouts.service.credit import find_credit
 from florin_server.money.payouts.store import balances, held_money, payouts
 from florin_server.money.payouts.store.balances import CreditLimits, InsufficientBalance
 from florin_server.money.settlement.store.token_accounts import AccountNotOpenable
@@ -171,13 +172,7 @@ class PayoutSender:
         return replace(to_transfer(payout), may_open_account=receiving_account in may_open)
 
     def _find_credit(self, payout: Payout) -> CreditLimits | None:
-        """Return the credit for refunds in the payout's asset; None if unlimited."""
-        if not payout.live:
-            return None
-        credit = self._app.settings.refund_credit.get(payout.asset)
-        if credit is None:
-            return CreditLimits(merchant=0, partner=0, total=0)
-        return CreditLimits(credit.merchant_max, credit.partner, credit.total_max)
+        return find_credit(self._app, payout.asset, live=payout.live)
 
     async def _send(self, payout: Payout) -> None:
         signed: list[SignedTransaction] = []

@@ -42,7 +42,8 @@ class SolanaOptionTerms:
 
     `settled` is true if `dest` is the merchant's own. `ref` is the text of the transaction's memo.
     For the native coin, mint and token program are the system program. `named` is the address that
-    the transfer names, if that is its proof in place of the memo; empty otherwise.
+    the transfer names, if that is its proof in place of the memo; empty otherwise. `owed_fee` is no
+    part of the transfer: the merchant owes it.
     """
 
     chain_id: str
@@ -56,6 +57,7 @@ class SolanaOptionTerms:
     settled: bool
     ref: str
     named: str = ""
+    owed_fee: int = 0
 
     @classmethod
     def from_option(cls, option: PaymentOption) -> SolanaOptionTerms:
@@ -74,6 +76,7 @@ class SolanaOptionTerms:
             settled=bool(stored["settled"]),
             ref=str(stored["ref"]),
             named=str(stored.get("named", "")),
+            owed_fee=int(str(stored.get("owed_fee", 0))),
         )
 
     def to_json(self) -> dict[str, object]:
@@ -90,12 +93,15 @@ class SolanaOptionTerms:
             "settled": self.settled,
             "ref": self.ref,
             **({"named": self.named} if self.named else {}),
+            **({"owed_fee": str(self.owed_fee)} if self.owed_fee else {}),
         }
 
     def to_split(self) -> Split:
         """Return the receivers of the money, as offered."""
         fee_to = None if self.fee_to is None else f"{self.chain_id}:{self.fee_to}"
-        return Split(f"{self.chain_id}:{self.dest}", fee_to, self.fee, self.settled)
+        return Split(
+            f"{self.chain_id}:{self.dest}", fee_to, self.fee, self.settled, owed_fee=self.owed_fee
+        )
 
     @property
     def is_coin(self) -> bool:
@@ -245,6 +251,7 @@ def build_terms(  # noqa: PLR0917  (each of another type)
         fee=split.fee,
         settled=split.settled,
         ref=ref,
+        owed_fee=split.owed_fee,
     )
 
 
