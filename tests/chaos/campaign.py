@@ -91,6 +91,7 @@ class Run:
             attacker=PLANTED_BUGS[bug].attacker if bug else attacker,
             address_kinds=(bug and PLANTED_BUGS[bug].address_kinds) or ADDRESS_KINDS,
             only_reorgs=bool(bug) and PLANTED_BUGS[bug].needs_reorgs,
+            has_leases=engine != postgres.SQLITE,
         )
         self._environment = ChaosEnvironment(root, embedded, self.plan.keys, bug, engine)
         if engine != postgres.SQLITE:

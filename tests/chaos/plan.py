@@ -20,6 +20,8 @@ NODES_MAX, KEYS_MAX = 2, 2
 # seconds between two payments, and the shortest run
 PACE_S, LEAST_S = 1.5 / SPEED, 3.0
 KILL_EVERY_S = 60 / SPEED
+# where a killed process leaves leases, the next one waits for them most of this time otherwise
+LEASED_KILL_EVERY_S = 200 / SPEED
 JUMP_EVERY_S = 100 / SPEED
 ADDRESS_CENTS_MIN = 1000
 # longer than a blockhash is valid
@@ -282,11 +284,13 @@ def plan(
     attacker: BuyerBehavior | None = None,
     address_kinds: tuple[tuple[Way, BuyerBehavior], ...] = ADDRESS_KINDS,
     only_reorgs: bool = False,
+    has_leases: bool = False,
 ) -> Plan:
     """Plan a run. Embedded chains have no node in front, and a faucet that prevents bankruptcy.
 
     With `attacker`, all attackers are of that kind; `address_kinds` take turns at addresses. With
-    `only_reorgs`, the EVM chain does nothing but reorganize.
+    `only_reorgs`, the EVM chain does nothing but reorganize. `has_leases` says that a killed
+    process leaves leases.
     """
     rng = random.Random(f"chaos {seed} {embedded}")
     lasts_s = max(LEAST_S, payments * PACE_S)
@@ -308,9 +312,9 @@ def plan(
         *_plan_jumps(random.Random(f"jumps {seed} {embedded}"), lasts_s),
     ]
     chain_faults.sort(key=lambda chain_fault: chain_fault.at_s)
-    return Plan(
-        seed, orders, tuple(chain_faults), _plan_kills(rng, payments, lasts_s), lasts_s, nodes, keys
-    )
+    count = max(1, round(lasts_s / (LEASED_KILL_EVERY_S if has_leases else KILL_EVERY_S)))
+    kills = _plan_kills(rng, payments, count)
+    return Plan(seed, orders, tuple(chain_faults), kills, lasts_s, nodes, keys)
 
 
 def _choose_attackers(
@@ -453,9 +457,8 @@ def _plan_jumps(rng: random.Random, lasts_s: float) -> list[ChainFault]:
     return chain_faults
 
 
-def _plan_kills(rng: random.Random, payments: int, lasts_s: float) -> tuple[Kill, ...]:
+def _plan_kills(rng: random.Random, payments: int, count: int) -> tuple[Kill, ...]:
     kills = []
-    count = max(1, round(lasts_s / KILL_EVERY_S))
     steps = max(30, payments * STEPS_PER_PAYMENT // (count + 1))
     for _ in range(count):
         if rng.random() < 0.4:
