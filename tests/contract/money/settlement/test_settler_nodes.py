@@ -29,6 +29,8 @@ QUESTIONS = [
 ]
 
 WALLET = make_buyer(77)
+# calls of a node that fails now and then; a start needs more
+ANSWERED = 5
 
 pytestmark = pytest.mark.both_chains
 
@@ -109,4 +111,27 @@ async def test_an_outage_while_starting(shop):
     await shop.turn(3)
     assert shop.settler.health().problem
     shop.lab.node.lost_methods = frozenset()
+    assert (await shop.run_to_end(payment)).status == "succeeded"
+
+
+async def test_a_start_continues_where_a_node_failed(shop):
+    """A node that fails now and then answers each step, and never all of them."""
+    payment = await shop.create_processing_payment(WALLET)
+    await shop.turn()
+    refuse = make_refusal(-32603, "internal error")
+    count = 0
+
+    def fail_now_and_then(params, answer):
+        nonlocal count
+        count += 1
+        return answer if count % ANSWERED else refuse(params, answer)
+
+    shop.lab.node.changes.update(dict.fromkeys(QUESTIONS, fail_now_and_then))
+    await shop.restart()
+    for _ in range(20):
+        if shop.settler.leases:
+            break
+        await shop.turn()
+    assert shop.settler.leases
+    shop.lab.node.changes.clear()
     assert (await shop.run_to_end(payment)).status == "succeeded"

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Container, Mapping, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
+from typing import TypeAlias
 
 from florin_server.base.clock import wait_for_first
 from florin_server.base.topics import Topic
@@ -18,6 +21,7 @@ from florin_server.domain.conditions import ConditionName
 from florin_server.domain.errors import ApiError
 from florin_server.domain.health import ChainHealth
 from florin_server.domain.quarantine import QuarantinedItemKind, format_error
+from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.money.settlement.store import settlement_items
 from florin_server.money.settlement.worker.context import SettlementApp, SettlementContext
 from florin_server.money.settlement.worker.health import SettlementHealth
@@ -35,6 +39,7 @@ _log = logging.getLogger(__name__)
 # how often everything open is compared with the chain, in addition to the blocks
 _RECONCILE_S = 10
 _LEASED_ELSEWHERE = ConditionName.SETTLEMENT_LEASED_ELSEWHERE
+_Step: TypeAlias = Callable[[], Awaitable[None]]
 
 
 class ChainSettler:
@@ -48,6 +53,9 @@ class ChainSettler:
         # steady time of the next comparison, and the time of day of the last one
         self._reconcile_at_us = self._reconciled_at_us = 0
         self._is_started = False
+        self._start_steps = TurnSteps("")
+        # what is left of a start; None if none is under way
+        self._steps_to_start: deque[Callable[[], Awaitable[object]]] | None = None
         self._quarantine_version = app.quarantine.version
         self._turn_count = 0
         self._wake_event = asyncio.Event()
@@ -112,7 +120,7 @@ class ChainSettler:
                 await self._app.quarantine.load()
                 if self._quarantine_version != self._app.quarantine.version:
                     # an item was returned
-                    self._is_started = False
+                    self._start_over()
                 if await self._acquire_leases():
                     if not self._is_started:
                         self._quarantine_version = self._app.quarantine.version
@@ -126,17 +134,17 @@ class ChainSettler:
             except (RailUnavailable, ApiError, StoreError) as error:
                 if isinstance(error, StoreError):
                     # only the store knows what was written of the last turn
-                    self._is_started = False
+                    self._start_over()
                 fault, message = error, str(error) or type(error).__name__
                 self._problem = ConditionName.SETTLEMENT_FAILING, message
                 _log.warning("settlement on %s waits: %s", self._rail.chain_id, message)
             except StepFailed as error:
                 fault = error
-                self._is_started = False
+                self._start_over()
                 self._problem = ConditionName.SETTLEMENT_FAILING, str(error)
             except Exception as error:  # noqa: BLE001  (no item stops a worker)
                 fault = error
-                self._is_started = False
+                self._start_over()
                 self._problem = ConditionName.SETTLEMENT_FAILING, format_error(error)
                 _log.exception("settlement on %s failed", self._rail.chain_id)
             else:
@@ -181,24 +189,49 @@ class ChainSettler:
         """Acquire or renew the leases; return True if there is a key to work with."""
         if await self.context.senders.acquire_leases():
             # transactions of the last owner are taken over, those of the next one are not ours
-            self._is_started = False
+            self._start_over()
         return bool(self.context.senders.list_leading())
 
+    def _start_over(self) -> None:
+        """Read everything again before the next turn."""
+        self._is_started, self._steps_to_start = False, None
+
     async def _start(self) -> None:
-        """Pick up where the last owner of a lease stopped."""
-        await self.context.observations.restore()
-        await self.context.follower.start()
+        """Pick up where the last owner of a lease stopped.
+
+        If nodes do not answer, the next attempt continues with the step that failed. After an
+        outage there is much to read, and nodes that fail now and then never answer all of it.
+        """
+        if self._steps_to_start is None:
+            self._start_steps = TurnSteps(f"settle {self._rail.chain_id}")
+            self._steps_to_start = deque(self._list_start_steps())
+        while self._steps_to_start:
+            await self._steps_to_start[0]()
+            self._steps_to_start.popleft()
+        self._steps_to_start = None
+        self._start_steps.raise_failures()
+
+    def _list_start_steps(self) -> Iterator[Callable[[], Awaitable[object]]]:
+        context, steps = self.context, self._start_steps
+        yield context.observations.restore
+        yield context.follower.start
+        yield self._restart_reading
+        yield lambda: steps.run("load missed blocks", context.missed_blocks.load())
+        yield lambda: steps.run("load the reorg watch", context.reorg_watch.load())
+        yield lambda: steps.run("revert reorganized transactions", self._undo_reorged())
+        yield self._start_queues
+        accepted_by_us = self._app.clock.now_us()
+        for step in self._list_reconcile_steps(steps, accepted_by_us):
+            yield partial(self._run_unless_stalled, step)
+        yield lambda: steps.run("resume returned items", self._release_retried())
+
+    async def _restart_reading(self) -> None:
         self.context.address_payments.restart()
         await self._load()
-        steps = TurnSteps(f"settle {self._rail.chain_id}")
-        await steps.run("load missed blocks", self.context.missed_blocks.load())
-        await steps.run("load the reorg watch", self.context.reorg_watch.load())
-        await steps.run("revert reorganized transactions", self._undo_reorged())
+
+    async def _start_queues(self) -> None:
         for queue in self.context.senders.list_leading():
             await queue.start()
-        await self._run_unless_stalled(self._reconcile(steps, self._app.clock.now_us()))
-        await steps.run("resume returned items", self._release_retried())
-        steps.raise_failures()
 
     async def _release_retried(self) -> None:
         """Send payments that were returned from quarantine, and that no transaction paid.
@@ -225,7 +258,8 @@ class ChainSettler:
             steps.run("read deposits", self.context.address_payments.run_turn())
         )
         news = await self.context.follower.poll(is_idle=self._is_idle)
-        stalled = await self._run_unless_stalled(self._process_news(steps)) if news else None
+        process = partial(self._process_news, steps)
+        stalled = await self._run_unless_stalled(process) if news else None
         await self._read_requested(steps)
         # for example too expensive now; open transactions are maintained all the same
         stalled = await catch_unavailable(steps.run("submit", self._submitter.submit())) or stalled
@@ -279,12 +313,12 @@ class ChainSettler:
         await steps.run("conclude", self._finalizer.finalize_proven())
         await steps.run("drop old evidence", self._drop_old())
 
-    async def _run_unless_stalled(self, work: Awaitable[None]) -> RailUnavailable | None:
+    async def _run_unless_stalled(self, step: _Step) -> RailUnavailable | None:
         """Return why it must wait.
 
         Where transactions lapse in half a minute, they are sent meanwhile.
         """
-        if (fault := await catch_unavailable(work)) is not None and self._rail.blocks is not None:
+        if (fault := await catch_unavailable(step())) is not None and self._rail.blocks is not None:
             raise fault
         return fault
 
@@ -327,41 +361,53 @@ class ChainSettler:
         Payments accepted after a time are left to the blocks for now: a busy service has many of
         them, and nearly all end before the next comparison.
         """
+        for step in self._list_reconcile_steps(steps, accepted_by_us):
+            await step()
+
+    def _list_reconcile_steps(self, steps: TurnSteps, accepted_by_us: int) -> Iterator[_Step]:
+        context, payments = self.context, self.context.open_payments
+
+        def list_unseen() -> list[SettlementItem]:
+            return payments.list_unseen(accepted_by_us)
+
+        yield self._begin_reconcile
+        yield lambda: steps.run("check funds", self._refresh_funds())
+        yield lambda: steps.run("catch up", self._catch_up())
+        yield lambda: steps.run(
+            "read missed blocks", context.missed_blocks.catch_up(payments.items_by_ref)
+        )
+        yield lambda: steps.run("read events", context.direct_payments.adopt(payments.items_by_ref))
+        yield lambda: steps.run("forget watched transactions", context.reorg_watch.drop_deep())
+        yield lambda: steps.run("keep durable nonces", self._keep_nonces())
+        for name, work in (
+            ("find events", lambda: payments.find_events(list_unseen())),
+            ("find transactions", self._find_transactions),
+            ("conclude", self._finalizer.finalize_proven),
+            ("end replaced transactions", self._commit_replaced),
+            ("end unpayable payments", lambda: self._finalizer.fail_unpayable(list_unseen())),
+            ("broadcast again", self._broadcast_again),
+        ):
+            yield partial(self._run_if_open, steps, name, work)
+
+    async def _run_if_open(self, steps: TurnSteps, name: str, work: _Step) -> None:
+        """Do a step that only open payments and transactions need."""
+        if self.context.open_payments or self.context.senders.open_transactions:
+            await steps.run(name, work())
+
+    async def _begin_reconcile(self) -> None:
         self._reconcile_at_us = self._app.clock.steady_us() + _RECONCILE_S * 1_000_000
         self._reconciled_at_us = self._app.clock.now_us()
         if not self._rail.assets:
             # the chain did not answer, or had nothing to offer, at the latest check
             await self._rail.start()
-        await steps.run("check funds", self._refresh_funds())
-        await steps.run("catch up", self._catch_up())
-        await steps.run(
-            "read missed blocks",
-            self.context.missed_blocks.catch_up(self.context.open_payments.items_by_ref),
-        )
-        await steps.run(
-            "read events",
-            self.context.direct_payments.adopt(self.context.open_payments.items_by_ref),
-        )
-        await steps.run("forget watched transactions", self.context.reorg_watch.drop_deep())
+
+    async def _keep_nonces(self) -> None:
         if (queue := self.context.senders.find_free()) is not None:
-            await steps.run("keep durable nonces", self.context.durable_nonces.run_turn(queue))
-        if not self.context.open_payments and not self.context.senders.open_transactions:
-            return
-        await steps.run(
-            "find events",
-            self.context.open_payments.find_events(
-                self.context.open_payments.list_unseen(accepted_by_us)
-            ),
-        )
-        await steps.run("find transactions", self._find_transactions())
-        await steps.run("conclude", self._finalizer.finalize_proven())
-        await steps.run("end replaced transactions", self._commit_replaced())
-        await steps.run(
-            "end unpayable payments",
-            self._finalizer.fail_unpayable(self.context.open_payments.list_unseen(accepted_by_us)),
-        )
+            await self.context.durable_nonces.run_turn(queue)
+
+    async def _broadcast_again(self) -> None:
         for queue in self.context.senders.list_leading():
-            await steps.run("broadcast again", queue.rebroadcast(immediately=True))
+            await queue.rebroadcast(immediately=True)
 
     async def _refresh_funds(self) -> None:
         shortages = await self._rail.relay.list_shortages()
