@@ -126,13 +126,16 @@ SELECT
   p.live,
   p.merchant_id,
   l.asset,
-  sum(CASE WHEN l.is_refund THEN 0 ELSE l.minor END) AS payments_minor,
+  sum(CASE WHEN l.is_refund OR l.is_owed_fee THEN 0 ELSE l.minor END) AS payments_minor,
   sum(CASE WHEN 'income:fee' IN (l.credit, l.debit) THEN -l.minor ELSE 0 END) AS fees_minor,
   sum(CASE WHEN l.is_refund THEN -l.minor ELSE 0 END) AS refunds_minor
 FROM (
   SELECT
     *,
     kind IN ('refund', 'reverse_refund') AS is_refund,
+    -- no part of the money that was paid
+    (credit = 'income:fee' AND debit LIKE 'merchant:%')
+      OR (debit = 'income:fee' AND credit LIKE 'merchant:%') AS is_owed_fee,
     CASE WHEN kind LIKE 'reverse_%' THEN -1 ELSE 1 END * CAST(amount_minor AS DECIMAL(38, 0))
       AS minor
   FROM florin.ledger
