@@ -219,9 +219,13 @@ entries["live"] = entries.payment_id.map(payments.live)
 entries["month"] = entries.booked_at.dt.strftime("%Y-%m")
 lines = Counter()
 for row in entries.itertuples():
-    line, amount = ("payments", row.minor) if row.kind == "settle" else ("refunds", -row.minor)
-    lines[row.month, row.live, row.asset, line] += amount
-    if "income:fee" in (row.debit, row.credit):
+    parties = {row.debit, row.credit}
+    has_fee = "income:fee" in parties
+    # a fee that the merchant owes is no part of the money
+    if not (has_fee and any(party.startswith("merchant:") for party in parties)):
+        line, amount = ("payments", row.minor) if row.kind == "settle" else ("refunds", -row.minor)
+        lines[row.month, row.live, row.asset, line] += amount
+    if has_fee:
         lines[row.month, row.live, row.asset, "fees"] -= row.minor
 periods = sorted({(month, live) for month, live, *_ in lines})
 
