@@ -22,6 +22,7 @@ from florin_server.money.payouts.store import held_money, payouts
 from florin_server.rails.evm.forwarder_settings import ForwarderSettings
 from florin_server.rails.evm.paying.terms import ZERO_ADDRESS
 from florin_server.rails.evm.sending.transactions import EvmSigner
+from florin_server.rails.types import RailUnavailable
 
 from tests.support.devnet_tokens import FEE_TOKEN
 from tests.support.evm_harness import (
@@ -455,3 +456,23 @@ async def test_dust_of_many_senders_beside_a_deposit_costs_no_payouts(shop):
     states = {item.payer: item.state for item in await list_held(shop)}
     assert states[to_account(FRIEND)] is HeldMoneyState.KEPT
     await check_conservation(shop, [route], MUCH + 3)
+
+
+async def test_addresses_are_read_in_parts_if_the_node_forgets_states_meanwhile(shop, monkeypatch):
+    reader = shop.lab.rail.deposits
+    read_balances, most = reader.read_balances, 4 * len(reader.assets)
+
+    async def read_few(places, block):
+        """Return balances, unless the state is pruned before all are read."""
+        if len(places) > most:
+            raise RailUnavailable("missing trie node")
+        return await read_balances(places, block)
+
+    routes = [(await open_route(shop))[0] for _ in range(6)]
+    for route in routes:
+        await transfer(shop.lab, BUYER, route.compute_address(), MUCH // 3)
+    monkeypatch.setattr(reader, "read_balances", read_few)
+    for _ in range(6):
+        await pass_time(shop, 3_600)
+    assert all([await has_left(shop, route.compute_address()) for route in routes])
+    await check_conservation(shop, routes, 6 * (MUCH // 3))

@@ -56,6 +56,7 @@ class StrayMoney:
         self._rail = rail
         self._reorg_watch = reorg_watch
         self._look_at_us = 0
+        self._looks_max = _LOOKS_MAX
         self._enrolled_s: int | None = None
 
     async def run_turn(self, queue: TransactionQueue) -> None:
@@ -74,16 +75,20 @@ class StrayMoney:
         await self._enroll()
         now_us = self._app.clock.now_us()
         looks = await self._app.store.read(
-            address_sweeps.list_due(self._rail.chain_id, now_us, _LOOKS_MAX)
+            address_sweeps.list_due(self._rail.chain_id, now_us, self._looks_max)
         )
         if not looks:
             return
         try:
             await self._look(queue, deposits, sweeper, addresses, looks)
         except RailUnavailable as error:
+            # many nodes have the states of few blocks, and more come while all addresses are read
+            self._looks_max = max(1, len(looks) // 2)
             _log.warning(
                 "%s: money at payments' addresses is not moved yet: %s", self._rail.chain_id, error
             )
+        else:
+            self._looks_max = min(_LOOKS_MAX, self._looks_max + 1)
 
     async def _enroll(self) -> None:
         """Look at addresses from the end of the time in which every block was read for them."""
