@@ -272,8 +272,8 @@ class ChainSettler:
             await steps.run("maintain transactions", queue.maintain(has_news=news))
         if self._app.clock.steady_us() >= self._reconcile_at_us:
             await self._reconcile(steps, self._reconciled_at_us)
-        is_open = bool(self.context.open_payments or self.context.senders.open_transactions)
-        await steps.run("keep observations", self.context.observations.save(is_open=is_open))
+        observed = self.context.observations.save(is_open=self._has_open)
+        await steps.run("keep observations", observed)
         if stalled is not None:
             raise stalled
         steps.raise_failures()
@@ -291,6 +291,10 @@ class ChainSettler:
             await catch_unavailable(
                 steps.run("read events", self.context.direct_payments.adopt(items))
             )
+
+    @property
+    def _has_open(self) -> bool:
+        return bool(self.context.open_payments or self.context.senders.open_transactions)
 
     @property
     def _is_idle(self) -> bool:
@@ -385,13 +389,13 @@ class ChainSettler:
             ("conclude", self._finalizer.finalize_proven),
             ("end replaced transactions", self._commit_replaced),
             ("end unpayable payments", lambda: self._finalizer.fail_unpayable(list_unseen())),
-            ("broadcast again", self._broadcast_again),
         ):
             yield partial(self._run_if_open, steps, name, work)
+        yield partial(self._broadcast_again, steps)
 
     async def _run_if_open(self, steps: TurnSteps, name: str, work: _Step) -> None:
         """Do a step that only open payments and transactions need."""
-        if self.context.open_payments or self.context.senders.open_transactions:
+        if self._has_open:
             await steps.run(name, work())
 
     async def _begin_reconcile(self) -> None:
@@ -405,9 +409,11 @@ class ChainSettler:
         if (queue := self.context.senders.find_free()) is not None:
             await self.context.durable_nonces.run_turn(queue)
 
-    async def _broadcast_again(self) -> None:
-        for queue in self.context.senders.list_leading():
-            await queue.rebroadcast(immediately=True)
+    async def _broadcast_again(self, steps: TurnSteps) -> None:
+        """Broadcast what is open; no queue keeps another from it."""
+        if self._has_open:
+            for queue in self.context.senders.list_leading():
+                await steps.run("broadcast again", queue.rebroadcast(immediately=True))
 
     async def _refresh_funds(self) -> None:
         shortages = await self._rail.relay.list_shortages()
