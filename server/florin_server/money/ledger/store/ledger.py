@@ -198,6 +198,7 @@ def post(  # noqa: PLR0917  (the columns of a journal)
         raise ValueError(f"nothing to book for {idem_key}")
     for posting in postings:
         _require_valid(posting)
+    merchant_id = _find_merchant_id(postings)
     booked = yield from _POST.all(
         key=idem_key,
         kind=kind,
@@ -205,7 +206,7 @@ def post(  # noqa: PLR0917  (the columns of a journal)
         tx=tx_hash,
         now_us=now_us,
         text=note,
-        merchant=_find_merchant_id(postings),
+        merchant=merchant_id,
     )
     if not booked:
         return False
@@ -216,7 +217,6 @@ def post(  # noqa: PLR0917  (the columns of a journal)
     if rows:
         yield _TRANSFER.bind_many(rows)
     for posting in filter(is_owed_fee, postings):
-        merchant_id = _find_merchant_id([posting])
         yield _ADD_DEBTOR(asset=posting.asset, merchant_id=merchant_id)
     return True
 
