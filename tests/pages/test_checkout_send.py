@@ -12,7 +12,7 @@ from tests.support.addresses import DOLLAR, ORDER, PRICE, PlainSender, wait_for_
 from tests.support.browser import list_violations, open_visitor
 from tests.support.page_texts import get_headers
 from tests.support.service_harness import ServiceHarness, open_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.asyncio(loop_scope="module")]
 
@@ -30,7 +30,7 @@ async def wait_for_missing(service: ServiceHarness, payment_id: str, value: int)
     """Wait until Florin misses an amount at the payment's address, while time passes."""
 
     async def pass_time() -> None:
-        service.clock.advance(1.5)
+        await advance(service.clock, 1.5)
         await service.chain.mine()
 
     async def read() -> str:
@@ -54,7 +54,7 @@ async def test_a_phone_scans_sends_too_little_and_the_rest(service, browser):
         sender = await PlainSender(service.chain).fund()
         await sender.send_token(address, PRICE - 500_000)
         await wait_for_missing(service, payment_id, 500_000)
-        await expect(page.locator("#arrived")).to_contain_text("Send 0.50", timeout=20_000)
+        await expect(page.locator("#arrived")).to_contain_text("Send 0.50")
         await expect(page.locator("#send-amount")).to_have_text("0.50 tUSD")
         await sender.send_token(address, 500_000)
         await wait_for_status(service, payment_id, "succeeded")

@@ -9,7 +9,7 @@ import pytest_asyncio
 
 from tests.support.addresses import PlainSender, open_address, pass_time, read_tokens
 from tests.support.service_harness import ORDER, open_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 PATH = "/console/held/addresses"
@@ -49,7 +49,7 @@ async def test_selected_money_goes_home_after_a_confirmation(desk, operator):
     assert done.location.startswith(PATH)
 
     async def turn() -> None:
-        desk.clock.advance(11)
+        await advance(desk.clock, 11)
         await desk.chain.mine()
 
     async def read() -> int:

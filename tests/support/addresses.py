@@ -18,7 +18,7 @@ from florin_server.rails.evm.forwarder_settings import ForwarderSettings
 from tests.support.chain import ChainClient
 from tests.support.evm_devnet import encode_call, sign_transaction
 from tests.support.service_harness import SPEC, ServiceHarness, ServiceResponse
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 PRICE = 12_500_000
@@ -125,7 +125,7 @@ async def wait_for_status(
     """Return the payment's detail once it has a status, while time passes."""
 
     async def pass_time() -> None:
-        service.clock.advance(advance_s)
+        await advance(service.clock, advance_s)
         await service.chain.mine()
 
     async def read() -> str:

@@ -17,7 +17,14 @@ from functools import cache
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    ConsoleMessage,
+    Page,
+    async_playwright,
+    expect,
+)
 
 from tests.support import npm
 
@@ -25,6 +32,9 @@ _SHELL, _WHOLE = "chromium-headless-shell", "chromium"
 _NPM_FOLDER = npm.BUILD.parent / "tests/support/pages_npm"
 _HOME = npm.BUILD / "pages"
 _INSTALL_S = 240
+# no wait of a test takes this long, not even on a busy machine
+_PATIENCE_MS = 60_000
+expect.set_options(timeout=_PATIENCE_MS)
 # WCAG 2.2 AA and axe's best practices
 _RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 # the violations alone: reading all results takes longer than finding them
@@ -149,8 +159,7 @@ class BrowserVisitor:
 async def open_visitor(browser: Browser, **context: Any) -> AsyncIterator[BrowserVisitor]:
     """Open a visitor; fail at the end if a page reported an error."""
     opened = await browser.new_context(**context)
-    # no wait of a test takes this long, not even on a busy machine
-    opened.set_default_timeout(20_000)
+    opened.set_default_timeout(_PATIENCE_MS)
     try:
         person = BrowserVisitor(opened)
         yield person

@@ -23,7 +23,7 @@ from tests.support import postgres
 ROOT = Path(__file__).parents[2]
 FLORIN = Path(sys.executable).with_name("florin")
 # only a command that hangs reaches this
-PATIENCE_S = 60
+PATIENCE_S = 240
 # names the socket that a module in a fork has been given
 FORKS_VARIABLE = "TESTS_FORKS"
 

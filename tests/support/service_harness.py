@@ -37,7 +37,7 @@ from tests.support.api import GrpcApi, RestApi
 from tests.support.chain import ChainClient
 from tests.support.chains import EmbeddedChains, EvmChains
 from tests.support.service import run_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 from tests.support.wallet import EvmTestWallet
 
 START_S = 1_800_000_000
@@ -157,7 +157,9 @@ class ServiceHarness:
         final = asyncio.create_task(self.wait_final(payment_id))
 
         async def passing() -> None:
-            self.clock.advance(10)
+            # a page and its wallet need real time, and the payment expires by this clock
+            is_awaited = (await self.rest.status(payment_id))["status"] == "requires_action"
+            await advance(self.clock, 1 if is_awaited else 10)
 
         await wait_until(final.done, meanwhile=passing)
         return final.result()

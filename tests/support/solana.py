@@ -21,7 +21,7 @@ from solders.signature import Signature
 from solders.transaction import VersionedTransaction
 
 from tests.support.service_harness import ServiceHarness
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 # each transaction is final at once, independent of the clock, and `confirmed` is refused
 INSTANT_SOLANA = EmbeddedSolanaSettings(slot_s=0, finalized_slots=1, takes_confirmed=False)
@@ -222,7 +222,7 @@ def make_time_step(
     """Return a function that advances time and slots on each call."""
 
     async def move() -> None:
-        desk.clock.advance(seconds)
+        await advance(desk.clock, seconds)
         if slots:
             await node.fault("slots", slots=slots)
 

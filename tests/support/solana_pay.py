@@ -19,7 +19,7 @@ from solders.transaction import Transaction
 
 from tests.support.service_harness import ServiceHarness, ServiceResponse
 from tests.support.solana import SolanaNodeClient, SolanaTestWallet
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 ORDER = {"amount": {"unit": "iso4217/USD", "value": "1250"}}
 PRICE = 12_500_000
@@ -138,7 +138,7 @@ async def wait_status(
     """Return the payment's detail once it has a status, while time passes."""
 
     async def move() -> None:
-        service.clock.advance(1.5)
+        await advance(service.clock, 1.5)
         await node.fault("slots", slots=2)
 
     async def read() -> str:

@@ -15,7 +15,7 @@ from florin_sandbox.devnet.genesis import DEVNET
 
 from tests.support.chain import ChainClient
 from tests.support.service_harness import ServiceHarness, ServiceResponse
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 from tests.support.wallet import EvmTestWallet
 
 TOKEN = DEVNET.tokens[0]
@@ -266,7 +266,7 @@ async def pay_until_final(service, payment_id, signed):
     codes = []
 
     async def move() -> None:
-        service.clock.advance(1.5)
+        await advance(service.clock, 1.5)
 
     async def read():
         answer = await request(service, payment_id, signed)

@@ -8,7 +8,7 @@ from florin_sandbox.devnet.solana import SOLANA_DEVNET
 
 from tests.support.service_harness import ServiceHarness, ServiceResponse
 from tests.support.solana import SolanaNodeClient, SolanaTestWallet
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 from tests.support.x402 import decode_header, request
 from tests.support.x402_solana import list_steps, sign_steps
 
@@ -50,7 +50,7 @@ async def pay_until_final(
     codes = []
 
     async def move() -> None:
-        service.clock.advance(1.5)
+        await advance(service.clock, 1.5)
         await node.fault("slots", slots=2)
 
     async def read() -> ServiceResponse | None:

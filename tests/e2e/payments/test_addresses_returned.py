@@ -25,7 +25,7 @@ from tests.support.api import ApiCallError
 from tests.support.installation import open_operator
 from tests.support.operator import check_ledger
 from tests.support.service_harness import open_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 RATES = {COIN: {"USD": "2500.00"}}
@@ -67,7 +67,7 @@ async def wait_for_returns(service, payment_id, count):
     """Let time pass until so many payouts of a payment are done; return them."""
 
     async def turn() -> None:
-        service.clock.advance(11)
+        await advance(service.clock, 11)
         await service.chain.mine()
 
     async def count_done() -> int:
@@ -135,7 +135,7 @@ async def test_exchange_is_held_until_the_operator_names_an_account(service, sen
     service.clock.advance(LATER_S)
 
     async def turn() -> None:
-        service.clock.advance(11)
+        await advance(service.clock, 11)
         await service.chain.mine()
 
     async def count() -> int:
@@ -189,7 +189,7 @@ async def test_operator_sends_home_what_is_left_at_addresses_in_one_call(service
     assert list(result.addresses) == [item.address for item in items]
 
     async def turn() -> None:
-        service.clock.advance(11)
+        await advance(service.clock, 11)
         await service.chain.mine()
 
     async def count_kept() -> int:

@@ -22,7 +22,7 @@ from tests.support.addresses import (
 from tests.support.installation import open_operator
 from tests.support.operator import check_ledger
 from tests.support.service_harness import open_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 LATER_S = 3 * 3600
@@ -71,7 +71,7 @@ async def overpay(service, exchange):
 
 
 async def turn(service):
-    service.clock.advance(11)
+    await advance(service.clock, 11)
     await service.chain.mine()
 
 

@@ -12,7 +12,7 @@ from florin_server.domain.receipts import keys, signature
 from tests.support.api import ApiCallError
 from tests.support.receipts import JWKS, ReceiptVerifier, get_outcomes, get_receipt
 from tests.support.service_harness import ORDER, PAY_URL, open_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
 
@@ -74,7 +74,7 @@ async def test_reorganized_payment_is_reported_and_gets_a_new_receipt(desk, veri
         return answer.body["receipt"] if answer.status == 200 else None
 
     async def passing() -> None:
-        desk.clock.advance(10)
+        await advance(desk.clock, 10)
 
     after = await wait_until(again, meanwhile=passing)
     assert (await verifier.run(after, *options))[0] == 0

@@ -29,7 +29,7 @@ from tests.support.solana_pay import (
     send_instructions,
     wait_status,
 )
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 RATES = {COIN: {"GBP": "120.00"}}
@@ -82,7 +82,7 @@ async def test_coin_after_its_quote_is_returned_and_the_payment_stays_open(servi
 
     async def move() -> None:
         await let_time_pass(service, node, 2)
-        service.clock.advance(10)
+        await advance(service.clock, 10)
 
     async def read() -> int:
         return await node.coin(wallet.address)

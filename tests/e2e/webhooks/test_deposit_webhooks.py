@@ -21,7 +21,7 @@ from tests.support.addresses import (
 from tests.support.http_stub import serve_stub
 from tests.support.receiver import OK, WebhookReceiver
 from tests.support.service_harness import open_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 from tests.support.webhook_merchant import PATH
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.long]
@@ -75,7 +75,7 @@ async def test_deposits_and_their_return_are_sent_to_endpoints_that_name_them(se
     service.clock.advance(LATER_S)
 
     async def turn() -> None:
-        service.clock.advance(11)
+        await advance(service.clock, 11)
         await service.chain.mine()
 
     await wait_until(

@@ -15,7 +15,7 @@ from florin_server.settings import FacilitatedGasSettings, X402Settings
 
 from tests.support.address_outages import hide_receipt, run_on_a_lost_fork
 from tests.support.service_harness import open_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 from tests.support.wallet import EvmTestWallet
 from tests.support.x402 import X402Buyer, X402Server, expect_refusal, make_requirements
 
@@ -209,7 +209,7 @@ async def test_payment_that_a_stranger_submits_meanwhile_succeeds_once(
     hidden = hide_receipt(monkeypatch, tx_hash, times=2)
 
     async def move() -> None:
-        service.clock.advance(11)
+        await advance(service.clock, 11)
 
     await wait_until(waiting.done, meanwhile=move)
     answer = waiting.result()
@@ -231,7 +231,7 @@ async def test_money_that_is_gone_before_the_block_fails_the_payment(service, se
     await submit_as_stranger(service, buyer.sign(make_requirements(OTHER, rest), service.now))
 
     async def move() -> None:
-        service.clock.advance(11)
+        await advance(service.clock, 11)
 
     await wait_until(waiting.done, meanwhile=move)
     answer = waiting.result()
@@ -251,7 +251,7 @@ async def test_authorization_that_is_canceled_before_the_block_fails_the_payment
     await submit_as_stranger(service, payment, data=buyer.encode_cancel(payment))
 
     async def move() -> None:
-        service.clock.advance(11)
+        await advance(service.clock, 11)
 
     await wait_until(waiting.done, meanwhile=move)
     answer = waiting.result()

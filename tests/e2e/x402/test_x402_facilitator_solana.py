@@ -16,7 +16,7 @@ from solders.keypair import Keypair
 from tests.support.service_harness import open_service
 from tests.support.solana import INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
 from tests.support.solana_pay import fund, make_transfer
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 from tests.support.x402 import X402Server
 from tests.support.x402_solana import AMOUNT, list_steps, make_requirements, sign_steps
 
@@ -66,7 +66,7 @@ async def settle(service, server, node, payment):
     """Return the last answer about a payment, while time passes."""
 
     async def move() -> None:
-        service.clock.advance(1.5)
+        await advance(service.clock, 1.5)
         await node.fault("slots", slots=2)
 
     async def read() -> object:

@@ -16,7 +16,7 @@ from tests.support.address_outages import hide_assets, hide_outcomes
 from tests.support.addresses import ORDER, PRICE, open_address, post_addresses
 from tests.support.operator import check_ledger
 from tests.support.service_harness import open_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 from tests.support.x402 import (
     X402Buyer,
     decode_header,
@@ -131,7 +131,7 @@ async def test_published_client_pays(service, buyer, language):
     assert paying.result()["status"] in {200, 202}, paying.result()
 
     async def step() -> None:
-        service.clock.advance(1.5)
+        await advance(service.clock, 1.5)
 
     async def read() -> str:
         return str((await service.rest.status(payment_id))["status"])
@@ -226,7 +226,7 @@ async def test_success_names_a_transaction_only_once_its_transfer_has_ended(
     await request(service, payment_id, signed)
 
     async def read_status() -> str:
-        service.clock.advance(1)
+        await advance(service.clock, 1)
         return (await service.rest.detail(payment_id))["status"]
 
     await wait_until(read_status, "succeeded")
@@ -248,7 +248,7 @@ async def test_link_of_a_payment_answers_programs_as_its_x402_url(service, buyer
     text = base64.b64encode(json.dumps(signed).encode()).decode()
 
     async def move() -> None:
-        service.clock.advance(1.5)
+        await advance(service.clock, 1.5)
 
     async def read():
         answer = await service.ask("GET", f"/{payment_id}", {"PAYMENT-SIGNATURE": text})

@@ -15,7 +15,7 @@ from florin_server.settings import FacilitatedGasSettings, X402Settings
 
 from tests.support.operator import check_ledger
 from tests.support.service_harness import open_service
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 from tests.support.wallet import NON_SIGNING_ADDRESS, EvmTestWallet
 from tests.support.x402 import (
     TOKEN,
@@ -68,7 +68,7 @@ async def settle(service, server, payment):
     """Settle as servers do, which ask again while a payment is pending."""
 
     async def move() -> None:
-        service.clock.advance(1.5)
+        await advance(service.clock, 1.5)
 
     async def read():
         answer = await server.settle(payment)
@@ -123,7 +123,7 @@ async def test_published_client_pays_by_permit2(service, buyer, language):
     assert paying.result().get("status") in {200, 202}, paying.result()
 
     async def step() -> None:
-        service.clock.advance(1.5)
+        await advance(service.clock, 1.5)
 
     async def read() -> str:
         return str((await service.rest.status(payment_id))["status"])
@@ -279,7 +279,7 @@ async def wait_sent(service) -> None:
 
 async def settle_later(service, waiting):
     async def move() -> None:
-        service.clock.advance(11)
+        await advance(service.clock, 11)
 
     await wait_until(waiting.done, meanwhile=move)
     return waiting.result()

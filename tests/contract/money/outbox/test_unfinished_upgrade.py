@@ -8,7 +8,7 @@ from florin_server.db.engine.schema import HEAD
 
 from tests.support.api import ApiCallError
 from tests.support.service_harness import ORDER
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -42,7 +42,7 @@ async def test_second_refunds_and_endpoints_of_all_types_wait_for_the_end_of_an_
         return await store.read(installation.find_value("older_releases")) is None
 
     async def passing() -> None:
-        desk.clock.advance(10)
+        await advance(desk.clock, 10)
 
     await wait_until(finished, meanwhile=passing)
     await rest.refund(payment_id, amount=part)

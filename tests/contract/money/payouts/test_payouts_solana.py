@@ -18,7 +18,7 @@ from tests.support.installation import open_operator
 from tests.support.service_harness import open_service
 from tests.support.solana import ASSETS, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
 from tests.support.solana_offers import PRICE, make_offer
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -140,7 +140,7 @@ async def test_lapsed_payout_transaction_is_replaced_and_pays_once(desk, node, c
         return await tx_id() not in {None, first}
 
     async def later() -> None:
-        desk.clock.advance(11)
+        await advance(desk.clock, 11)
 
     await wait_until(is_another, meanwhile=later)
     await node.fault("clear")

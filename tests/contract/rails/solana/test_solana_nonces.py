@@ -42,7 +42,7 @@ from tests.support.solana import (
 from tests.support.solana_durable import is_durable, list_free_nonces
 from tests.support.solana_guards import make_lamports_guard
 from tests.support.solana_offers import PRICE, get_refusal, make_offer
-from tests.support.until import wait_until
+from tests.support.until import advance, wait_until
 from tests.support.worker_turns import wait_next_turn
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -317,7 +317,7 @@ def at_fast_slots(**changes) -> EmbeddedSolanaSettings:
 
 def ticking(desk, seconds: float = 1):
     async def move() -> None:
-        desk.clock.advance(seconds)
+        await advance(desk.clock, seconds)
 
     return move
 
