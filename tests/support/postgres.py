@@ -9,9 +9,9 @@ import shutil
 import sqlite3
 import tempfile
 import warnings
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from decimal import Decimal
 from functools import cache
 from hashlib import sha256
@@ -219,14 +219,21 @@ class ReplicatedServer(OwnServer):
         )
         # the first server keeps its socket among its data, and the copy has the lock of that
         Path(self._standby, ".s.PGSQL.5432.lock").unlink(missing_ok=True)
-        sockets = f"-c listen_addresses= -c unix_socket_directories={self._standby}"
-        log = f"{self._standby}/log"
-        self._control("-o", sockets, "-l", log, "start", folder=self._standby)
+        self._start_standby()
         hosts = f"host={first},{self._standby}&port=5432,5432"
         self.database = DatabaseConfig(
             f"postgresql://postgres:@/florin?{hosts}&target_session_attrs=read-write"
         )
         self.standby = f"postgresql://postgres:@/florin?host={self._standby}"
+
+    @contextmanager
+    def stop_standby(self) -> Iterator[None]:
+        """Stop the standby at once, and start it again at the end."""
+        self._control("-m", "immediate", "stop", folder=self._standby)
+        try:
+            yield
+        finally:
+            self._start_standby()
 
     async def wait_for_standby(self) -> None:
         """Return once the standby has replayed all that the first server has written."""
@@ -243,6 +250,11 @@ class ReplicatedServer(OwnServer):
         )
         receivers = "SELECT count(*) FROM pg_stat_wal_receiver"
         await wait_until(lambda: list_rows(self.standby, receivers), [(0,)])
+
+    def _start_standby(self) -> None:
+        sockets = f"-c listen_addresses= -c unix_socket_directories={self._standby}"
+        log = f"{self._standby}/log"
+        self._control("-o", sockets, "-l", log, "start", folder=self._standby)
 
     def fail_over(self) -> None:
         """Stop the first server at once, and promote the standby with the data that it has."""

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from florin_server.app.home import SetupError, StateFolder
-from florin_server.db.engine.query import StoreUnavailable
+from florin_server.db.engine.query import StoreError, StoreUnavailable
 from florin_server.db.engine.read_only_store import ReadOnlyStore
 from florin_server.db.engine.reading import SqliteStoreReader, StoreReader
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig, parse_hosts
 from florin_server.money.open_store import PAYMENT_QUERIES, open_store
 from florin_server.settings import Settings
+
+_log = logging.getLogger(__name__)
 
 _SCHEMES = ("postgresql://", "postgres://")
 
@@ -41,6 +47,22 @@ def open_reader(store: Path | DatabaseConfig) -> StoreReader:
     from florin_server.db.engine.postgres.reading import PostgresStoreReader  # noqa: PLC0415
 
     return PostgresStoreReader(store)
+
+
+def open_export_reader(settings: Settings) -> StoreReader:
+    """Open the standby of the settings' store for reading if it is close behind, else the store.
+
+    StoreError as `open_reader`; SetupError as `get_location`.
+    """
+    place = get_location(settings)
+    if isinstance(place, DatabaseConfig) and place.standby_dsn:
+        from florin_server.db.engine.postgres.reading import PostgresStoreReader  # noqa: PLC0415
+
+        try:
+            return PostgresStoreReader.open_standby(place)
+        except StoreError as error:
+            _log.warning("the standby is not read: %s", error)
+    return open_reader(place)
 
 
 async def open_read_only(settings: Settings) -> Store:
@@ -72,23 +94,20 @@ def get_location(settings: Settings) -> Path | DatabaseConfig:
 
     SetupError for what is neither, and if the driver is not installed.
     """
-    named = _format_host(settings)
+    named = _read_address(settings.store, settings.store_file)
+    standby = _read_address(settings.store_standby, settings.store_standby_file)
+    if standby:
+        if not named:
+            raise SetupError("FLORIN_STORE_STANDBY needs FLORIN_STORE: SQLite has no standby")
+        _require_valid("FLORIN_STORE_STANDBY", standby)
     if not named:
         return StateFolder(settings.home).database_path
-    return parse_database(named, settings)
+    return replace(parse_database(named, settings), standby_dsn=standby)
 
 
 def parse_database(address: str, settings: Settings) -> DatabaseConfig:
     """Return the database of an address; SetupError as `get_location`."""
-    if not address.startswith(_SCHEMES):
-        raise SetupError("FLORIN_STORE must begin with postgresql://, or be empty for SQLite")
-    try:
-        parse_hosts(address)
-    except ValueError:
-        # its message would repeat the password
-        raise SetupError(
-            "FLORIN_STORE is not a valid URL: write special characters as %XX"
-        ) from None
+    _require_valid("FLORIN_STORE", address)
     if find_spec("asyncpg") is None:
         raise SetupError(
             "FLORIN_STORE needs PostgreSQL support: pip install 'florin-pay[postgres]'"
@@ -99,13 +118,25 @@ def parse_database(address: str, settings: Settings) -> DatabaseConfig:
         writers=settings.database.writers,
         serializable=settings.database.isolation == "serializable",
         notify=settings.database.notify,
+        standby_lag_max_s=settings.database.standby_lag_max_s,
     )
 
 
-def _format_host(settings: Settings) -> str:
-    if settings.store is not None:
-        return settings.store.get_secret_value()
-    path = settings.store_file
+def _require_valid(variable: str, address: str) -> None:
+    if not address.startswith(_SCHEMES):
+        raise SetupError(f"{variable} must begin with postgresql://, or be empty for SQLite")
+    try:
+        parse_hosts(address)
+    except ValueError:
+        # its message would repeat the password
+        raise SetupError(
+            f"{variable} is not a valid URL: write special characters as %XX"
+        ) from None
+
+
+def _read_address(value: SecretStr | None, path: Path | None) -> str:
+    if value is not None:
+        return value.get_secret_value()
     if path is None:
         return ""
     try:

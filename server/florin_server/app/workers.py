@@ -18,7 +18,7 @@ from florin_server.app.housekeeping.prices import follow_prices
 from florin_server.app.housekeeping.quarantine import maintain_quarantine
 from florin_server.app.housekeeping.records import store_last_records, store_records
 from florin_server.app.housekeeping.store_time import follow_store_time
-from florin_server.app.housekeeping.watch_store import watch_store
+from florin_server.app.housekeeping.watch_store import watch_standby, watch_store
 from florin_server.app.process_bus import jobs as process_bus
 from florin_server.base import logs
 from florin_server.db.engine.query import StoreError
@@ -185,6 +185,8 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
         ),
         **process_bus.get_jobs(app),
     }
+    if app.store.standby_problem is not None:
+        steady["watch_standby"] = partial(watch_standby, app)
     if app.settings.fetch_icons:
         steady["fetch_icons"] = partial(fetch_icons, app)
     if staff.runs_workers:

@@ -12,7 +12,7 @@ DEFAULT_HOME: Final = Path(".florin")
 _NAME: Final = "florin.toml"
 # settings, also of chains, that contain paths of files
 _PATHS: Final = (
-    *("keystore_password_file", "gateway_token_file", "store_file"),
+    *("keystore_password_file", "gateway_token_file", "store_file", "store_standby_file"),
     *("tls_certificate", "tls_key", "grpc_client_ca"),
     *("relayer_keystores", "treasury_keystore"),
 )

@@ -60,6 +60,7 @@ class ConditionName(StrEnum):
     CERTIFICATE_EXPIRING = "certificate_expiring"
     PAY_URL_LOCAL = "pay_url_local"
     STORE_UNREACHABLE = "store_unreachable"
+    STANDBY_BEHIND = "standby_behind"
     MACHINE_CLOCK_OFF = "machine_clock_off"
     CLOCK_WRONG = "clock_wrong"
     WEBHOOKS_PAUSED = "webhooks_paused"
@@ -285,6 +286,12 @@ CONDITION_SPECS: Final[Mapping[ConditionName, ConditionSpec]] = {
         "pays out nothing",
         "check the database and the network to it; the process resumes automatically",
     ),
+    _NAME.STANDBY_BEHIND: ConditionSpec(
+        ConditionState.WARNING,
+        "the standby of `store_standby` is too far behind, or cannot be read: lists, searches and "
+        "statements are read from the primary server, which has more to do",
+        "check the standby and its replication; Florin reads from it again once it is close behind",
+    ),
     _NAME.MACHINE_CLOCK_OFF: ConditionSpec(
         ConditionState.WARNING,
         "the clock of this machine differs from the database's by more than two seconds; Florin "
@@ -342,6 +349,7 @@ PROCESS_CONDITIONS: Final = frozenset(
         _NAME.CERTIFICATE_EXPIRING,
         _NAME.PAY_URL_LOCAL,
         _NAME.STORE_UNREACHABLE,
+        _NAME.STANDBY_BEHIND,
         _NAME.MACHINE_CLOCK_OFF,
         _NAME.WORKER_FAILING,
     }

@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 class DatabaseSettings(BaseModel):
     """The PostgreSQL connections of a process.
 
-    Two more connections serve scans of many rows, and two serve notifications between processes.
+    Two more connections serve scans of many rows, and two serve notifications between processes. If
+    a standby is set, two connect to it.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -26,6 +27,13 @@ class DatabaseSettings(BaseModel):
     isolation: Literal["read committed", "serializable"] = Field(
         default="read committed",
         description="isolation level of writes; `serializable` for engines without other levels",
+    )
+    standby_lag_max_s: float = Field(
+        default=10.0,
+        gt=0,
+        le=3600,
+        description="seconds by which the standby may be behind; lists, searches and statements "
+        "are read from the primary server while it is further behind",
     )
     notify: bool = Field(
         default=True,

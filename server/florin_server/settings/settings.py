@@ -89,6 +89,14 @@ class Settings(BaseSettings):
     store_file: Path | None = Field(
         default=None, description="file that contains the value of `store`"
     )
+    store_standby: SecretStr | None = Field(
+        default=None,
+        description="URL of a standby of the database of `store`, from which lists, searches, "
+        "statements and exports are read",
+    )
+    store_standby_file: Path | None = Field(
+        default=None, description="file that contains the value of `store_standby`"
+    )
     database: DatabaseSettings = Field(default=DatabaseSettings(), description="use of PostgreSQL")
     host: str = Field(
         default="127.0.0.1",

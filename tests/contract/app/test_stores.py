@@ -39,6 +39,21 @@ def test_invalid_store_address_is_refused_without_showing_the_password(tmp_path)
     assert "s3cret" not in repr(Settings(home=tmp_path, store=DSN))
 
 
+def test_standby_is_read_from_the_settings_and_refused_without_its_store(tmp_path):
+    standby = DSN.replace("db.example", "standby.example")
+    file = tmp_path / "standby"
+    file.write_text(standby + "\n")
+    for named in ({"store_standby": standby}, {"store_standby_file": file}):
+        place = get_location(Settings(home=tmp_path, store=DSN, **named))
+        assert place == DatabaseConfig(DSN, standby_dsn=standby)
+        assert "s3cret" not in f"{place!r} {Settings(home=tmp_path, store=DSN, **named)!r}"
+        with pytest.raises(SetupError, match="SQLite has no standby"):
+            get_location(Settings(home=tmp_path, **named))
+    with pytest.raises(SetupError, match="FLORIN_STORE_STANDBY must begin with") as caught:
+        get_location(Settings(home=tmp_path, store=DSN, store_standby="mysql://s3cret@db/florin"))
+    assert "s3cret" not in str(caught.value)
+
+
 def test_address_with_several_hosts_is_accepted_and_shown_without_password(tmp_path):
     several = "postgresql://florin:s3cret@one:5433,two/florin?target_session_attrs=read-write"
     database = get_location(Settings(home=tmp_path, store=several))

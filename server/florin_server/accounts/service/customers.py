@@ -36,7 +36,7 @@ class CustomerData:
 async def export(app: StorageContext, text: str) -> CustomerData:
     """Return everything that is stored about an account, with its payments at present."""
     account = _parse_account(text)
-    payments = await app.store.scan(customers.list_payments(account))
+    payments = await app.store.scan_standby(customers.list_payments(account))
     if not payments:
         raise ApiError(ErrorCode.CUSTOMER_NOT_FOUND)
     now_us = app.clock.now_us()

@@ -131,7 +131,7 @@ async def list_merchants(
     position = (
         cursor.decode_cursor(page_cursor, binding, int, str) if page_cursor is not None else None
     )
-    page = await app.store.scan(merchants.list_page(query, position, limit or PAGE_SIZE))
+    page = await app.store.scan_standby(merchants.list_page(query, position, limit or PAGE_SIZE))
     following = None
     if page.has_more:
         last = page.merchants[-1]

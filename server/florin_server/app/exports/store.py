@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from florin_server.app.exports.assets import build_decimals_finder
 from florin_server.app.home import StateFolder
-from florin_server.app.stores import get_location, open_reader
+from florin_server.app.stores import open_export_reader
 from florin_server.base.clock import SystemClock
 from florin_server.db import installation
 from florin_server.db.engine.query import StoreError
@@ -47,7 +47,7 @@ def open_settings_reader(settings: Settings) -> Iterator[tuple[StoreReader, int]
     """
     StateFolder(settings.home).require_existing()
     try:
-        store = open_reader(get_location(settings))
+        store = open_export_reader(settings)
     except StoreError as error:
         raise ExportError(str(error)) from error
     try:

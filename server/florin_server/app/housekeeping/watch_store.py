@@ -1,4 +1,4 @@
-"""Watches whether this process reaches its store, on a connection that nothing else uses."""
+"""Watches whether this process reaches its store, on connections that nothing else uses."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ class _Context(OperationsContext, StorageContext, Protocol):
 _log = logging.getLogger(__name__)
 
 _INTERVAL_S: Final = 2.0
+_STANDBY_S: Final = 5.0
 
 
 async def watch_store(core: _Context) -> None:
@@ -25,6 +26,23 @@ async def watch_store(core: _Context) -> None:
     while True:
         await probe_store(core)
         await core.clock.sleep(_INTERVAL_S)
+
+
+async def watch_standby(core: _Context) -> None:
+    """Work until canceled: check the standby every five seconds, also while nothing reads it.
+
+    Apart from `watch_store`, which a standby that does not answer may not delay.
+    """
+    before = ""
+    while True:
+        await core.store.probe_standby()
+        problem = core.store.standby_problem or ""
+        if problem and not before:
+            _log.warning("the standby is not read: %s", problem)
+        elif before and not problem:
+            _log.info("the standby is read again")
+        before = problem
+        await core.clock.sleep(_STANDBY_S)
 
 
 async def probe_store(core: _Context) -> None:

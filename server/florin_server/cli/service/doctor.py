@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC
 from typing import Any
 
@@ -151,6 +152,19 @@ async def _check_sessions(settings: Settings) -> AsyncIterator[DoctorFinding]:
     if isinstance(place, DatabaseConfig):
         pooled, problem = await stores.check_sessions(place)
         yield f"{place}{' through a pooler' if pooled else ''} keeps sessions apart", problem
+        if place.standby_dsn:
+            yield await asyncio.to_thread(_check_standby, place)
+
+
+def _check_standby(database: DatabaseConfig) -> DoctorFinding:
+    """Check that the standby answers and has this schema; a running service compares its age."""
+    standby = replace(database, dsn=database.standby_dsn)
+    subject = f"standby: {standby}"
+    try:
+        stores.open_reader(standby).close()
+    except StoreError as error:
+        return subject, str(error) or type(error).__name__
+    return subject, ""
 
 
 def _check_store_read_only(settings: Settings, home: StateFolder) -> list[DoctorFinding]:

@@ -27,7 +27,7 @@ class StoreReader(Protocol):
         """Run an operation on committed data."""
 
     def time_us(self) -> int | None:
-        """Return the store server's time, in microseconds since the Unix epoch.
+        """Return the time of the data by the store server's clock, in microseconds since the epoch.
 
         Return None if the store is on this machine.
         """

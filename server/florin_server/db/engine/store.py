@@ -145,6 +145,21 @@ class Store(ABC):
         Only a few run at a time; the event loop and other reads continue meanwhile.
         """
 
+    async def scan_standby(self, op: Operation[T]) -> T:
+        """Run an operation as `scan` does, on a standby if one is set and close behind.
+
+        What was committed in the last seconds may be missing, so nothing is decided by it.
+        """
+        return await self.scan(op)
+
+    @property
+    def standby_problem(self) -> str | None:
+        """Return why the standby is not read at present; empty if it is, None without one."""
+        return None
+
+    async def probe_standby(self) -> None:  # noqa: B027  (most stores have none)
+        """Find out whether the standby may be read; `standby_problem` is the result."""
+
     @abstractmethod
     async def analyze(self) -> None:
         """Update statistics.

@@ -12,7 +12,8 @@ class DatabaseConfig:
 
     `dsn` begins with `postgresql://` and may contain a password, so it is never shown.
     `serializable` isolates every operation fully, as some engines always do. `notify` sends
-    notifications of changes between processes, which some engines do not support.
+    notifications of changes between processes, which some engines do not support. Scans are read
+    from the server that `standby_dsn` names while it is at most `standby_lag_max_s` behind.
     """
 
     dsn: str = field(repr=False)
@@ -20,6 +21,8 @@ class DatabaseConfig:
     writers: int = 4
     serializable: bool = False
     notify: bool = True
+    standby_dsn: str = field(default="", repr=False)
+    standby_lag_max_s: float = 10.0
 
     def __str__(self) -> str:
         hosts = parse_hosts(self.dsn)

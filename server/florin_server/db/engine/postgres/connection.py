@@ -31,6 +31,12 @@ _IDLE_S = 10
 # from the log file being written: the control file's timeline is updated later
 _IDENTITY = """SELECT system_identifier AS system,
 substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8) AS timeline FROM pg_control_system()"""
+_NEWEST_HEARTBEAT = "SELECT id, now_us FROM process ORDER BY now_us DESC, id LIMIT 1"
+_HEARTBEAT = "SELECT now_us FROM process WHERE id = $1"
+# a standby's rows are of the time at which the newest transaction that it has was committed
+_REPLAYED = """SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(
+(extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::bigint,
+(SELECT max(now_us) FROM process), 0) END"""
 _LEVELS = {
     ("write", False): "READ COMMITTED",
     ("write", True): "SERIALIZABLE",
@@ -164,6 +170,25 @@ class PostgresConnection:
             "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
         )
         return int(now_us)
+
+    async def find_replayed_us(self) -> int | None:
+        """Return up to when a standby has replayed its primary server; None unless it is one."""
+        try:
+            replayed_us: int | None = await self._raw.fetchval(_REPLAYED)
+        except asyncpg.UndefinedFunctionError:
+            # engines that only speak the protocol
+            return None
+        return replayed_us
+
+    async def find_newest_heartbeat(self) -> tuple[str, int] | None:
+        """Return the process that wrote last that it is alive, and its time; None without one."""
+        row = await self._raw.fetchrow(_NEWEST_HEARTBEAT)
+        return None if row is None else (row["id"], row["now_us"])
+
+    async def find_heartbeat(self, process_id: str) -> int | None:
+        """Return the time at which a process wrote that it is alive; None for an unknown one."""
+        now_us: int | None = await self._raw.fetchval(_HEARTBEAT, process_id)
+        return now_us
 
     async def identity(self) -> str:
         """Return the server's system identifier and timeline; empty if it does not report them.

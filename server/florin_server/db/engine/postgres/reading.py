@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from typing import Self
 
 from florin_server.db.engine.postgres import schema
 from florin_server.db.engine.postgres.connection import PostgresConnection
 from florin_server.db.engine.postgres.errors import DriverError, to_store_error
-from florin_server.db.engine.query import Operation, T
+from florin_server.db.engine.postgres.standby import find_lag_problem
+from florin_server.db.engine.query import Operation, StoreError, T
 from florin_server.db.engine.where import DatabaseConfig
 
 
@@ -29,6 +32,27 @@ class PostgresStoreReader:
                 raise to_store_error(error) from error
             raise
 
+    @classmethod
+    def open_standby(cls, database: DatabaseConfig) -> Self:
+        """Read from a database's standby; StoreError if it is too far behind."""
+        primary = cls(database)
+        try:
+            newest = primary._runner.run(primary._connection.find_newest_heartbeat())
+        finally:
+            primary.close()
+        standby = cls(replace(database, dsn=database.standby_dsn))
+        lag_max_us = int(database.standby_lag_max_s * 1_000_000)
+        try:
+            problem = standby._runner.run(find_lag_problem(newest, standby._connection, lag_max_us))
+            if problem:
+                raise StoreError(problem)
+        except BaseException as error:
+            standby.close()
+            if isinstance(error, DriverError):
+                raise to_store_error(error) from error
+            raise
+        return standby
+
     def read(self, op: Operation[T]) -> T:
         """Run an operation on committed data."""
         try:
@@ -37,8 +61,14 @@ class PostgresStoreReader:
             raise to_store_error(error) from error
 
     def time_us(self) -> int:
-        """Return the server's time, in microseconds since the Unix epoch."""
+        """Return the time of the data, in microseconds since the Unix epoch.
+
+        That is the server's time, or up to when a standby has replayed its primary server.
+        """
         try:
+            replayed_us = self._runner.run(self._connection.find_replayed_us())
+            if replayed_us is not None:
+                return replayed_us
             return self._runner.run(self._connection.time_us())
         except DriverError as error:
             raise to_store_error(error) from error

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,8 +19,9 @@ from florin_server.db.engine.postgres.errors import DriverError, is_lost, to_sto
 from florin_server.db.engine.postgres.notices import PostgresNotificationChannel
 from florin_server.db.engine.postgres.pool import ConnectionPool
 from florin_server.db.engine.postgres.session import require_sessions
+from florin_server.db.engine.postgres.standby import Standby
 from florin_server.db.engine.postgres.writer import PostgresWriter
-from florin_server.db.engine.query import Operation, StoreUnavailable, T
+from florin_server.db.engine.query import Operation, StoreError, StoreUnavailable, T
 from florin_server.db.engine.store import (
     MULTI_QUERY,
     FaultHook,
@@ -53,6 +55,11 @@ class PostgresStore(Store):
         self._surveys = pool("survey", _SCANS_MAX)
         self._writers = pool("write", database.writers)
         self._probes = pool("read", 1)
+        self._standby = (
+            Standby(self._connect_standby, _SCANS_MAX, self._probes, database.standby_lag_max_s)
+            if database.standby_dsn
+            else None
+        )
         self._writer = PostgresWriter(self._writers, database.writers, fault_hook)
         super().__init__(engine, self._writer, queries)
         self._closed = False
@@ -89,11 +96,17 @@ class PostgresStore(Store):
     @property
     def pools(self) -> Mapping[str, PoolUse]:
         """Return the use of server connections, by purpose."""
-        return {
+        usages = {
             "read": self._readers.usage,
             "survey": self._surveys.usage,
             "write": self._writers.usage,
         }
+        return usages if self._standby is None else usages | {"standby": self._standby.pool.usage}
+
+    @property
+    def standby_problem(self) -> str | None:
+        """Return why the standby is not read at present; empty if it is, None without one."""
+        return None if self._standby is None else self._standby.problem
 
     async def read(self, op: Operation[T]) -> T:
         """Run an operation that only reads."""
@@ -102,6 +115,16 @@ class PostgresStore(Store):
     async def scan(self, op: Operation[T]) -> T:
         """Run an operation that reads many rows, on separate connections."""
         return await self._read(self._surveys, op)
+
+    async def scan_standby(self, op: Operation[T]) -> T:
+        """Run an operation that reads many rows, on the standby if it is close behind."""
+        if self._standby is not None and await self._standby.is_usable():
+            try:
+                return await self._read(self._standby.pool, op)
+            except StoreError as error:
+                # for example, replaying a change had to cancel the query
+                self._standby.disable(error)
+        return await self.scan(op)
 
     async def time_us(self) -> int:
         """Return the time of the server that takes writes; StoreUnavailable if it is down."""
@@ -127,6 +150,11 @@ class PostgresStore(Store):
         finally:
             self._probes.release(connection)
 
+    async def probe_standby(self) -> None:
+        """Compare the standby with the primary server, if one is set."""
+        if self._standby is not None:
+            await self._standby.is_usable()
+
     async def analyze(self) -> None:
         """Update the planner's statistics now; otherwise plans would assume empty tables."""
         connection = await self._writers.acquire()
@@ -145,9 +173,10 @@ class PostgresStore(Store):
         await self._writer.close()
         if self._notices is not None:
             await self._notices.close()
-        await asyncio.gather(
-            *(pool.close() for pool in (self._writers, self._readers, self._surveys, self._probes))
-        )
+        pools = [self._writers, self._readers, self._surveys, self._probes]
+        if self._standby is not None:
+            pools.append(self._standby.pool)
+        await asyncio.gather(*(pool.close() for pool in pools))
 
     async def _connect(self, kind: ConnectionKind) -> PostgresConnection:
         if self._astray:
@@ -158,6 +187,10 @@ class PostgresStore(Store):
         if kind == "write":
             self._identity = await connection.identity()
         return connection
+
+    async def _connect_standby(self) -> PostgresConnection:
+        database = replace(self._database, dsn=self._database.standby_dsn)
+        return await PostgresConnection.connect(database, "survey")
 
     def _mark_misrouted(self) -> None:
         self._astray = True

@@ -58,6 +58,7 @@ INSTALLATION_CONDITIONS = (
     ConditionName.CERTIFICATE_EXPIRED,
     ConditionName.CERTIFICATE_EXPIRING,
     ConditionName.PAY_URL_LOCAL,
+    ConditionName.STANDBY_BEHIND,
     ConditionName.MACHINE_CLOCK_OFF,
     ConditionName.CLOCK_WRONG,
     ConditionName.WEBHOOKS_PAUSED,
@@ -140,6 +141,7 @@ async def list_installation_conditions(
     """Return the conditions that concern no single chain."""
     wrong: dict[ConditionName, Iterable[str]] = {
         ConditionName.STORE_UNREACHABLE: [app.store_health.problem],
+        ConditionName.STANDBY_BEHIND: [app.store.standby_problem or ""],
         ConditionName.MACHINE_CLOCK_OFF: [describe_machine_clock(app.clock)],
         ConditionName.WORKER_FAILING: app.worker_failures.describe(app.clock.now_us()),
         **{name: [problem] for name, problem in app.check_exposure().items()},

@@ -57,7 +57,7 @@ async def get_statement(
     key = (scope, period, age)
     data = app.statement_cache.get(key, now_us)
     if data is None:
-        data = await app.store.scan(read_statement(scope, period))
+        data = await app.store.scan_standby(read_statement(scope, period))
         app.statement_cache.put(key, data, now_us)
     return PartnerStatement(
         build_statement(data, scope, period, build_asset_finder(app), now_us), merchant

@@ -100,7 +100,9 @@ async def count_statuses(
     """
     every = replace(query, statuses=())
     filters = await _build_partner_filters(app, caller, every, ids)
-    return await app.store.scan(count_by_status(filters, app.clock.now_us(), _STATUSES_COUNTED_MAX))
+    return await app.store.scan_standby(
+        count_by_status(filters, app.clock.now_us(), _STATUSES_COUNTED_MAX)
+    )
 
 
 async def _build_partner_filters(
@@ -135,7 +137,7 @@ async def list_for_partner_merchant(
 
 async def get_phases(app: StorageContext, payment_ids: Sequence[str]) -> dict[str, PaymentPhases]:
     """Return when payments of a list were accepted and succeeded, by id."""
-    return await app.store.scan(find_phases(payment_ids))
+    return await app.store.scan_standby(find_phases(payment_ids))
 
 
 def _is_own(caller: Caller, merchant: Merchant) -> bool:
@@ -152,7 +154,9 @@ async def _read_page(
     op = _read(filters, query, position, now_us, cached_totals)
     # a query that only follows an index is done at once
     at_once = cached_totals is not None and _has_index(filters, query.order)
-    rows, last_position, totals = await (app.store.read(op) if at_once else app.store.scan(op))
+    rows, last_position, totals = await (
+        app.store.read(op) if at_once else app.store.scan_standby(op)
+    )
     if cached_totals is None:
         app.totals_cache.put(filters, totals, now_us)
     return PaymentListPage(rows, _format_cursor(query.order, last_position, binding), totals)

@@ -54,7 +54,9 @@ async def search_payments(
     if not text or len(text) > SEARCH_CHARS_MAX:
         return []
     terms = _parse_terms(app, text, live=live)
-    ids = await app.store.scan(search.find_ids(partner_id, terms, live=live, limit=_HITS_MAX))
+    ids = await app.store.scan_standby(
+        search.find_ids(partner_id, terms, live=live, limit=_HITS_MAX)
+    )
     return await app.store.read(list_rows(ids, app.clock.now_us()))
 
 
