@@ -21,6 +21,8 @@ from itertools import pairwise
 DAY_S, HOUR_S, MINUTE_S = 86_400, 3_600, 60
 # a payment expires after that, unless its merchant sets another time
 EXPIRY_S = 900
+# of a process, and of one that starts while it replaces another
+CONNECTIONS = 13
 SERVICE, DATABASE, NODE, KEY, GAS = "service core", "PostgreSQL core", "node", "key", "chain"
 
 
@@ -33,6 +35,9 @@ class Costs:
     database_us: float
     gas: float
     trials_per_s: float  # of one node
+    stored_bytes: float = 9_000  # that stay in the database, with indexes
+    log_bytes: float = 12_000  # of the write-ahead log
+    dead_rows: float = 20  # versions of rows that vacuum removes
 
     # each payment is simulated at its confirm and again before it is sent
     trials: int = 2
@@ -127,9 +132,46 @@ class Installation:
             GAS: self.chains * chain.gas_payments(costs) / chain.block_s,
         }
 
+    def connections(self) -> int:
+        """Return the most connections to the database: one process uses each service core."""
+        return CONNECTIONS * (self.service_cores + 1)
+
     def loads(self, costs: Costs, rate: float) -> Mapping[str, float]:
         """Return the load of each resource at a rate of payments a second; above 1 they wait."""
         return {name: rate / item for name, item in self.carries(costs).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Growth:
+    """What a rate of payments, in payments a second, writes to PostgreSQL's disks."""
+
+    costs: Costs
+    rate: float
+    peak: float  # in the busiest minute
+
+    @property
+    def stored_bytes_a_day(self) -> float:
+        """Return by how much the database grows in a day; Florin deletes no payment."""
+        return self.costs.stored_bytes * self.rate * DAY_S
+
+    @property
+    def log_bytes_a_day(self) -> float:
+        """Return the write-ahead log of a day, which standbys and archives receive too."""
+        return self.costs.log_bytes * self.rate * DAY_S
+
+    @property
+    def written_bytes_per_s(self) -> float:
+        """Return what the disks write in the busiest minute: the log, and pages later."""
+        return (self.costs.log_bytes + self.costs.stored_bytes) * self.peak
+
+    @property
+    def dead_rows_per_s(self) -> float:
+        """Return the row versions that vacuum has to remove on average."""
+        return self.costs.dead_rows * self.rate
+
+    def days_until_full(self, disk_bytes: float) -> float:
+        """Return after how many days the database fills a disk."""
+        return disk_bytes / self.stored_bytes_a_day
 
 
 class Queue:

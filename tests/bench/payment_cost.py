@@ -23,20 +23,24 @@ from tests.support import postgres
 ROUNDS, COUNT = sized((3, 300), (1, 3))
 TOGETHER = 50
 _STATISTICS_QUERY = (
-    "SELECT xact_commit + xact_rollback, pg_current_wal_lsn() - '0/0'::pg_lsn "
+    "SELECT xact_commit + xact_rollback, pg_current_wal_lsn() - '0/0'::pg_lsn, "
+    "tup_updated + tup_deleted, "
+    "(SELECT sum(pg_table_size(oid) + pg_indexes_size(oid)) FROM pg_class WHERE relkind = 'r') "
     "FROM pg_stat_database WHERE datname = current_database()"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Used:
-    """Usage so far: processor seconds, transactions, bytes."""
+    """Usage so far: processor seconds, transactions, bytes, changed rows."""
 
     service_s: float
     chain_s: float
     server_s: float
     transactions: float
     log: float
+    dead_rows: float
+    stored: float
 
     def each(self, before: Used) -> Mapping[str, float]:
         """Return the usage since `before`, per payment."""
@@ -57,18 +61,27 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
         server.end()
     on = "anvil" if where else "the embedded chain, in another process"
     note = f"{COUNT} payments, at most {TOGETHER} in a transaction, on {on}"
-    service_us, server_us, transactions, log, rates = (
-        [each_item[name] * by for each_item in rounds]
-        for name, by in (
-            ("service_s", 1e6), ("server_s", 1e6), ("transactions", 1), ("log", 1), ("rate", 1)
-        )
-    )  # fmt: skip
+    values = {name: [each_item[name] for each_item in rounds] for name in rounds[0]}
+    service_us, server_us = (
+        [seconds * 1e6 for seconds in values[name]] for name in ("service_s", "server_s")
+    )
     return [
         median_of("payment_us", service_us, "µs", f"CPU of the service; {note}"),
         median_of("payment_server_us", server_us, "µs", "CPU of PostgreSQL's processes"),
-        median_of("payment_transactions", transactions, "", "that PostgreSQL ended, reads too"),
-        median_of("payment_log_bytes", log, "B", "of PostgreSQL's write-ahead log"),
-        median_of("payment_settled_per_s", rates, "/s", "from the first confirm to the last end"),
+        median_of(
+            "payment_transactions", values["transactions"], "", "that PostgreSQL ended, reads too"
+        ),
+        median_of("payment_log_bytes", values["log"], "B", "of PostgreSQL's write-ahead log"),
+        median_of(
+            "payment_stored_bytes", values["stored"], "B", "by which tables and indexes grew"
+        ),
+        median_of("payment_dead_rows", values["dead_rows"], "", "that were changed or deleted"),
+        median_of(
+            "payment_settled_per_s",
+            values["rate"],
+            "/s",
+            "from the first confirm to the last end",
+        ),
     ]
 
 
@@ -83,8 +96,6 @@ def measured(
 
 def _used(chain: Node, running: Florin, server: postgres.OwnServer) -> Used:
     dsn = server.database.dsn
-    ((transactions, log),) = postgres.run_coroutine(
-        lambda: postgres.list_rows(dsn, _STATISTICS_QUERY)
-    )
+    (figures,) = postgres.run_coroutine(lambda: postgres.list_rows(dsn, _STATISTICS_QUERY))
     service_s, chain_s = running.cpu_s(), chain.cpu_s()
-    return Used(service_s, chain_s, server_cpu_s(server.pid), float(transactions), float(log))
+    return Used(service_s, chain_s, server_cpu_s(server.pid), *map(float, figures))

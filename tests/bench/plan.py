@@ -23,6 +23,7 @@ from tests.bench.capacity import (
     Costs,
     Day,
     Demand,
+    Growth,
     Installation,
     day,
 )
@@ -32,6 +33,8 @@ from tests.bench.report import Report
 DEFAULTS = Costs(
     service_us=6_700, settle_us=2_400, database_us=4_000, gas=68_424, trials_per_s=6_200
 )
+# one fast disk of a database server
+DISK_BYTES, DISK_BYTES_PER_S = 4e12, 500e6
 RATES, ALONE = (10, 100, 1_000, 10_000), (5, 10, 20, 40, 80)
 # a typical chain, and a large chain of which Florin uses much
 CHAIN, ROOMY = Chain(), Chain(block_gas=400_000_000, share=0.25)
@@ -80,6 +83,9 @@ def costs_of(reported_report: Report | None) -> tuple[Costs, Mapping[str, str]]:
         "database_us": ("payment_server_us", "`payment_server_us`"),
         "gas": ("gas_eip3009", "`gas_eip3009`"),
         "trials_per_s": ("node", "`verify_anvil_per_s` ÷ `verify_anvil_vs_chain`"),
+        "stored_bytes": ("payment_stored_bytes", "`payment_stored_bytes`"),
+        "log_bytes": ("payment_log_bytes", "`payment_log_bytes`"),
+        "dead_rows": ("payment_dead_rows", "`payment_dead_rows`"),
     }
     costs, sources = DEFAULTS, {}
     for name, (figure, source) in results.items():
@@ -140,6 +146,23 @@ def needed(plans: Sequence[Sized]) -> list[str]:
     return lines
 
 
+def grown(costs: Costs, plans: Sequence[Sized]) -> list[str]:
+    """Return table lines: what each rate writes, and when it fills a disk."""
+    volumes = ("Stored a day", "Log a day", "Disk busy in the busiest minute", "Disk full after")
+    lines = _head("Payments/s", *volumes, "Row versions/s for vacuum", "Connections")
+    for sized_plan in plans:
+        growth = Growth(costs, sized_plan.demand.rate, sized_plan.demand.peak)
+        disks = sized_plan.databases
+        load = growth.written_bytes_per_s / disks / DISK_BYTES_PER_S
+        lines.append(
+            f"| {growth.rate:,.0f} | {growth.stored_bytes_a_day / 1e9:,.1f} GB | "
+            f"{growth.log_bytes_a_day / 1e9:,.1f} GB | {load:.1%} | "
+            f"{growth.days_until_full(DISK_BYTES * disks):,.1f} days | "
+            f"{growth.dead_rows_per_s:,.0f} | {sized_plan.installation.connections():,} |"
+        )
+    return lines
+
+
 def waited(plans: Sequence[Sized]) -> list[str]:
     """Return table lines: the simulated day of each installation."""
     busy_of = ("Busy: service", "PostgreSQL", "nodes")
@@ -189,10 +212,19 @@ def plan(reported_report: Report | None) -> str:
         f"Waiting time runs from a payment's first call to its block. A payment that waits longer "
         f"than {EXPIRY_S // 60} minutes is late. The seed is {demand.seed}."
     )
+    writes = (
+        f"What that writes: {costs.stored_bytes:,.0f} B of a payment stay in the database "
+        f"({sources['stored_bytes']}), {costs.log_bytes:,.0f} B are logged "
+        f"({sources['log_bytes']}), and vacuum removes {costs.dead_rows:,.0f} row versions "
+        f"({sources['dead_rows']}). Each PostgreSQL has a disk of {DISK_BYTES / 1e12:.0f} TB "
+        f"that writes {DISK_BYTES_PER_S / 1e6:.0f} MB/s (assumed)."
+    )
     tables = (
         carried(costs, sources, CHAIN),
         ["Resources for each rate, with at most 70 % load in the busiest minute:"],
         needed(plans),
+        [writes],
+        grown(costs, plans),
         ["A day in each installation. " + about],
         waited(plans),
         ["The same day with one of each resource:"],

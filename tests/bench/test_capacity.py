@@ -16,6 +16,7 @@ from tests.bench.capacity import (
     Chain,
     Costs,
     Demand,
+    Growth,
     Installation,
     Queue,
     day,
@@ -57,6 +58,16 @@ def test_arrivals_match_requested_rate():
     assert sum(demand.expected()) == pytest.approx(5 * capacity.DAY_S)
     assert sum(demand.arrivals()) == pytest.approx(5 * capacity.DAY_S, rel=0.01)
     assert demand.peak > 5 * 1.5
+
+
+def test_growth_follows_from_the_bytes_of_a_payment():
+    costs = replace(COSTS, stored_bytes=10_000, log_bytes=20_000, dead_rows=30)
+    growth = Growth(costs, rate=100, peak=300)
+    assert growth.stored_bytes_a_day == 10_000 * 100 * 86_400
+    assert growth.log_bytes_a_day == 2 * growth.stored_bytes_a_day
+    assert growth.days_until_full(10 * growth.stored_bytes_a_day) == 10
+    assert growth.written_bytes_per_s == 30_000 * 300
+    assert growth.dead_rows_per_s == 3_000
 
 
 def test_a_key_carries_no_more_than_a_core_settles():

@@ -1,7 +1,8 @@
 """Fail over to a lagging PostgreSQL standby during payments, refunds and payouts.
 
-What was acknowledged since the standby was cut off is lost, but the chain still has it. No payouts
-are sent until the operator has compared both. After that no one is paid twice.
+Or restore the database as of a point in time. What was acknowledged since then is lost, but the
+chain still has it. No payouts are sent until the operator has compared both. After that no one is
+paid twice.
 
     python -m tests.chaos.lagged_failover 20
 """
@@ -12,10 +13,11 @@ import asyncio
 import random
 import sys
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import uvloop
 from florin.v1 import payout_pb2, system_pb2
@@ -95,9 +97,14 @@ class Round:
         await self.operator.call("ResumeExecutor", request)
 
 
-async def fail_over(folder: Path, seed: int) -> str:
+AnyServer: TypeAlias = postgres.ReplicatedServer | postgres.RestorableServer
+
+
+async def fail_over(
+    folder: Path, seed: int, create_server: Callable[[], AnyServer] = postgres.ReplicatedServer
+) -> str:
     """Run one round; return why payouts were paused. Raise AssertionError on a double payment."""
-    server = await asyncio.to_thread(postgres.ReplicatedServer)
+    server = await asyncio.to_thread(create_server)
     try:
         chosen: dict[str, Any] = {**SETTINGS, "store": SecretStr(server.database.dsn)}
         async with open_service(folder, **chosen) as desk, open_operator(desk.service) as operator:
@@ -107,7 +114,7 @@ async def fail_over(folder: Path, seed: int) -> str:
         await asyncio.to_thread(server.end)
 
 
-async def _run_round(failover: Round, server: postgres.ReplicatedServer) -> str:
+async def _run_round(failover: Round, server: AnyServer) -> str:
     await failover.sell()
     refunded_wallet, adopted, lost, pending, *later = failover.rng.sample(failover.wallets, BUYERS)
     app = failover.desk.service.app

@@ -1,4 +1,4 @@
-"""Test that no one is paid twice after a failover to a lagging standby."""
+"""Test that no one is paid twice after a failover to a lagging standby, or a restore."""
 
 from __future__ import annotations
 
@@ -15,5 +15,14 @@ pytestmark = [
 ]
 
 
-async def test_nothing_is_paid_twice_after_a_failover_to_a_standby_that_lagged(tmp_path):
-    assert await fail_over(tmp_path / "home", 1)
+@pytest.mark.parametrize(
+    "create_server",
+    [
+        pytest.param(postgres.ReplicatedServer, id="standby that lagged"),
+        pytest.param(postgres.RestorableServer, id="point in time"),
+    ],
+)
+async def test_nothing_is_paid_twice_after_the_database_lost_the_newest_payouts(
+    tmp_path, create_server
+):
+    assert await fail_over(tmp_path / "home", 1, create_server)

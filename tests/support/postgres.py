@@ -267,6 +267,56 @@ class ReplicatedServer(OwnServer):
         super().end()
 
 
+class RestorableServer(OwnServer):
+    """A server with a base backup, from which it is restored as of a point in time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        first = str(self._server.pgdata)
+        self._backup = f"{first}-backup"
+        # the archive of the log is the server's own folder, in which every segment stays
+        restore = f'cp "{first}/pg_wal/%f" "%p"'
+        kept = (
+            f"ALTER SYSTEM SET restore_command = '{restore}'",
+            "ALTER SYSTEM SET wal_keep_size = '4GB'",
+            "SELECT pg_reload_conf()",
+        )
+        for command in kept:
+            run_coroutine(lambda sql=command: run_commands(self.database.dsn, sql))
+        self._run("pg_basebackup", "-h", first, "-U", "postgres", "-D", self._backup, "-c", "fast")
+        Path(self._backup, ".s.PGSQL.5432.lock").unlink(missing_ok=True)
+        hosts = f"host={first},{self._backup}&port=5432,5432"
+        self.database = DatabaseConfig(
+            f"postgresql://postgres:@/florin?{hosts}&target_session_attrs=read-write"
+        )
+        self._until = ""
+
+    async def wait_for_standby(self) -> None:
+        """Return at once: the log has all that was committed."""
+
+    async def cut(self) -> None:
+        """Keep the time up to which the server will be restored."""
+        ((self._until,),) = await list_rows(self.database.dsn, "SELECT clock_timestamp()::text")
+
+    def fail_over(self) -> None:
+        """Stop the server at once, and restore it as it was at that time."""
+        run_coroutine(lambda: run_commands(self.database.dsn, "SELECT pg_switch_wal()"))
+        self._control("-m", "immediate", "stop")
+        target = f"recovery_target_time = '{self._until}'\nrecovery_target_action = 'promote'\n"
+        with Path(self._backup, "postgresql.auto.conf").open("a") as settings:
+            settings.write(target)
+        Path(self._backup, "recovery.signal").touch()
+        sockets = f"-c listen_addresses= -c unix_socket_directories={self._backup}"
+        log = f"{self._backup}/log"
+        self._control("-o", sockets, "-l", log, "start", folder=self._backup)
+
+    def end(self) -> None:
+        if Path(self._backup, "postmaster.pid").exists():
+            self._control("-m", "fast", "stop", folder=self._backup)
+        shutil.rmtree(self._backup)
+        super().end()
+
+
 def get_program(name: str) -> Path:
     """Return one of PostgreSQL's programs, from the package of the tests' own server."""
     with warnings.catch_warnings():
