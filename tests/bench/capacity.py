@@ -35,9 +35,9 @@ class Costs:
     database_us: float
     gas: float
     trials_per_s: float  # of one node
-    stored_bytes: float = 9_000  # that stay in the database, with indexes
+    stored_bytes: float = 7_700  # that stay in the database, with indexes
     log_bytes: float = 12_000  # of the write-ahead log
-    dead_rows: float = 20  # versions of rows that vacuum removes
+    dead_rows: float = 5  # versions of rows that vacuum removes
 
     # each payment is simulated at its confirm and again before it is sent
     trials: int = 2
