@@ -63,7 +63,7 @@ class ProgramPayment:
         wallet = self._options.files.load_wallet(self._chains.nodes)
         # test chains fund the accounts of this call
         accounts = self._chains.list_accounts(wallet)
-        known = self._gateway.get_payment_options(info.payment_id, accounts=accounts)
+        options = self._gateway.get_payment_options(info.payment_id, accounts=accounts).options
         answer = request_x402(info.x402_url)
         if not answer.requires_payment:
             _fail_refused(answer)
@@ -71,7 +71,7 @@ class ProgramPayment:
         if way.terms.is_evm:
             plan = self._plan_for_address(info.payment_id, way, sendable)
         else:
-            plan = self._plan_for_merchant(info.payment_id, way, sendable, known.options)
+            plan = self._plan_for_merchant(info.payment_id, way, sendable, options)
         check_limits(self._options, plan.terms, sendable.asset)
         output = self._execute(wallet, plan, sendable)
         step = plan.steps[-1]
