@@ -30,6 +30,7 @@ from tests.support.options import (
     MINT,
     PRICE,
     RECEIVER,
+    RELAYER,
     SETTLER,
     SOLANA,
     TOKEN,
@@ -51,6 +52,8 @@ HONEST_NODE: Json = {
     "eth_sendRawTransaction": "0x" + "11" * 32,
     "eth_getTransactionReceipt": {"status": "0x1"},
     "eth_call": "0x" + "0" * 63 + "6",
+    "eth_getBalance": hex(10**18),
+    "getLatestBlockhash": {"value": {"blockhash": str(RELAYER.pubkey())}},
     "getGenesisHash": SOLANA.partition(":")[2],
 }
 

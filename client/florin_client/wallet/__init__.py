@@ -19,7 +19,7 @@ except ModuleNotFoundError as error:
 from florin_client.wallet.actions import Step, WalletError, steps_of
 from florin_client.wallet.chains import JsonRpc, Pause, Question
 from florin_client.wallet.evm import default_max_fee
-from florin_client.wallet.plan import PaymentPlan, plan_payment, plan_transfer, plan_x402
+from florin_client.wallet.plan import PaymentPlan, plan_payment, plan_transfer
 from florin_client.wallet.transfers import FORWARDER
 from florin_client.wallet.wallet import Wallet, wait_mined
 from florin_client.wallet.x402 import (
@@ -28,6 +28,12 @@ from florin_client.wallet.x402 import (
     encode_x402_header,
     list_x402_ways,
     request_x402,
+)
+from florin_client.wallet.x402_plan import (
+    plan_x402,
+    plan_x402_transfer,
+    read_blockhash,
+    read_permit2_allowance,
 )
 
 __all__ = [
@@ -47,6 +53,9 @@ __all__ = [
     "plan_payment",
     "plan_transfer",
     "plan_x402",
+    "plan_x402_transfer",
+    "read_blockhash",
+    "read_permit2_allowance",
     "request_x402",
     "steps_of",
     "wait_mined",

@@ -19,7 +19,7 @@ from florin_client.wallet.evm_steps import (
     TransferAuthorization,
 )
 from florin_client.wallet.transfers import AddressTransfer
-from florin_client.wallet.x402 import AddressAuthorization
+from florin_client.wallet.x402_steps import AddressAuthorization, AddressPermit
 
 _GWEI = 10**9
 # margin above a gas estimate, in percent
@@ -85,7 +85,11 @@ class EvmKey:
 
     def sign(
         self,
-        step: TransferAuthorization | AddressAuthorization | Permit2Transfer | SignedApproval,
+        step: TransferAuthorization
+        | AddressAuthorization
+        | AddressPermit
+        | Permit2Transfer
+        | SignedApproval,
     ) -> str:
         """Sign a step of a plan; 0x-hex of 65 bytes."""
         return self.sign_typed_data(step.to_document())

@@ -9,7 +9,6 @@ its receiver follows from the payment's route.
 from __future__ import annotations
 
 import datetime as dt
-import secrets
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -18,7 +17,6 @@ from typing import Final, TypeAlias
 from florin_client.wallet import evm_steps, solana_steps
 from florin_client.wallet.actions import AnyAction, WalletError, steps_of
 from florin_client.wallet.evm_steps import (
-    TRANSFER_TYPE,
     ContractPayment,
     Permit2Transfer,
     SignedApproval,
@@ -33,7 +31,12 @@ from florin_client.wallet.transfers import (
     AnyPayAddress,
     parse_pay_address,
 )
-from florin_client.wallet.x402 import AddressAuthorization, X402Way
+from florin_client.wallet.x402_steps import (
+    AddressAuthorization,
+    AddressPermit,
+    MerchantTransfer,
+    X402Step,
+)
 
 PlanStep: TypeAlias = (
     TokenApproval
@@ -42,15 +45,14 @@ PlanStep: TypeAlias = (
     | Permit2Transfer
     | ContractPayment
     | AddressTransfer
-    | AddressAuthorization
     | SolanaPayment
+    | X402Step
 )
 
 # payments last 30 days at most by default; a signature valid for longer serves another purpose
 DEADLINE_MAX_S: Final = 31 * 86_400
 # lifetime of 150 blocks, at the rate of November 2026
 _BLOCKHASH_LIFETIME: Final = "for about half a minute"
-_NONCE_BYTES: Final = 32
 # two allowances, and the payment
 _STEPS_MAX: Final = 3
 
@@ -137,53 +139,6 @@ def plan_transfer(
     return PaymentPlan(checked.terms, (checked.transfer,), checked.deadline)
 
 
-def plan_x402(
-    way: X402Way,
-    pay_address: AnyPayAddress,
-    *,
-    forwarder: str = FORWARDER,
-    now: float | None = None,
-) -> PaymentPlan:
-    """Return the plan of a payment by x402: one signed transfer to an address of the payment.
-
-    WalletError unless the address follows from its route by `forwarder`, by default Florin's
-    contract, and the way is for the whole price to that address. `now` is the time in Unix seconds,
-    by default this machine's.
-    """
-    terms, current = way.terms, time.time() if now is None else now
-    plan = plan_transfer(
-        pay_address,
-        f"{terms.chain_id}:{terms.account}",
-        forwarder=forwarder,
-        now=now,
-    )
-    (transfer,) = plan.steps
-    if not isinstance(transfer, AddressTransfer) or plan.deadline is None:
-        raise WalletError("the payment has no address for x402")
-    if transfer.amount != transfer.route.value:
-        raise WalletError("a part of the price has arrived: send what is missing to the address")
-    if plan.terms != terms or way.receiver != transfer.address:
-        raise WalletError(
-            f"x402 requires {terms.amount} of {terms.asset} to {way.receiver}, but the payment's "
-            f"address takes {plan.terms.amount} of {plan.terms.asset} at {transfer.address}"
-        )
-    deadline = min(int(current) + way.timeout_s, plan.deadline)
-    authorization = TransferAuthorization(
-        chain_id=transfer.route.chain_id,
-        domain_name=way.domain_name,
-        domain_version=way.domain_version,
-        token=transfer.route.token,
-        payer=terms.account,
-        receiver=transfer.address,
-        amount=transfer.amount,
-        valid_before=deadline,
-        nonce=secrets.token_bytes(_NONCE_BYTES),
-        primary_type=TRANSFER_TYPE,
-    )
-    step = AddressAuthorization(authorization, transfer.route)
-    return PaymentPlan(terms, (step,), deadline)
-
-
 def _describe_step(step: PlanStep, text: Callable[[int], str], until: str) -> str:
     if isinstance(step, TokenApproval):
         return f"lets {step.spender} take {text(step.amount)}, from now on"
@@ -196,22 +151,32 @@ def _describe_step(step: PlanStep, text: Callable[[int], str], until: str) -> st
     if isinstance(step, ContractPayment):
         fee = f", of which {text(step.fee)} to {step.fee_receiver}" if step.fee else ""
         return f"pays {text(step.amount)} to {step.receiver}{fee}, by a call of {step.contract}"
-    if isinstance(step, AddressTransfer | AddressAuthorization):
+    if isinstance(step, AddressTransfer | AddressAuthorization | AddressPermit):
         return _describe_transfer(step, text, until)
+    if isinstance(step, MerchantTransfer):
+        return (
+            f"pays {text(step.amount)} to {step.receiver}, with the memo {step.memo}; "
+            f"{step.payment.fee_payer} pays for the transaction, which is good "
+            f"{_BLOCKHASH_LIFETIME}"
+        )
     receivers = " and ".join(f"{text(amount)} to {place}" for place, amount in step.receivers)
     lasts = "as long as the payment" if step.uses_durable_nonce else _BLOCKHASH_LIFETIME
     return f"pays {receivers}; {step.fee_payer} pays for the transaction, which is good {lasts}"
 
 
 def _describe_transfer(
-    step: AddressTransfer | AddressAuthorization, text: Callable[[int], str], until: str
+    step: AddressTransfer | AddressAuthorization | AddressPermit,
+    text: Callable[[int], str],
+    until: str,
 ) -> str:
     route = step.route
     fee = f", of which {text(route.fee)} to {route.fee_to}" if route.fee else ""
     if isinstance(step, AddressTransfer):
         sends, address = "sends", step.address
     else:
-        sends, address = "lets the server send", step.authorization.receiver
+        sends, address = "lets the server send", step.receiver
+    if isinstance(step, AddressPermit):
+        sends = "lets the server send by Permit2"
     return (
         f"{sends} {text(step.amount)} to {address}, which passes {text(route.value)} on to "
         f"{route.dest}{fee}{until}; other money goes to {route.home}"

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NoReturn
 
+from solders.instruction import AccountMeta, Instruction
 from solders.message import Message, MessageV0
 from solders.pubkey import Pubkey
 from solders.transaction import VersionedTransaction
@@ -20,8 +21,9 @@ _SYSTEM_PROGRAM: Final = "11111111111111111111111111111111"
 _TOKEN_PROGRAM: Final = "TokenkegQfeZyiNwAJbNbGKPFXCWuBvf9Ss623VQ5DA"  # noqa: S105  (a program)
 _TOKEN_2022_PROGRAM: Final = "TokenzQdBNbLqP5VEhdkAS6EPFLC1PHnBqCXEpPxuEb"  # noqa: S105
 _ASSOCIATED_TOKEN_PROGRAM: Final = "ATokenGPvbdGVxr1b2hvZbsiqW5xWH25efTNsLJA8knL"  # noqa: S105
-_MEMO_PROGRAM: Final = "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr"
+MEMO_PROGRAM: Final = "MemoSq4gqABAXKb96qnH8TysNcWxMyWCqXgDLGmfcHr"
 _COMPUTE_BUDGET_PROGRAM: Final = "ComputeBudget111111111111111111111111111111"
+TOKEN_PROGRAMS: Final = (_TOKEN_PROGRAM, _TOKEN_2022_PROGRAM)
 
 _TRANSFER, _TRANSFER_CHECKED = 2, 12
 _COIN_TRANSFER_LAYOUT = struct.Struct("<IQ")
@@ -155,7 +157,7 @@ class _InstructionReader:
         account, token = self._terms.account, self._terms.token
         if program == _COMPUTE_BUDGET_PROGRAM:
             return not accounts and self._read_budget(data)
-        if program == _MEMO_PROGRAM:
+        if program == MEMO_PROGRAM:
             return account not in accounts
         if program == _SYSTEM_PROGRAM and data == _ADVANCE_NONCE:
             # replaces the blockhash, and only as the first instruction
@@ -171,7 +173,7 @@ class _InstructionReader:
                 and accounts[0] == self._keys[0]
                 and accounts[3] == token
             )
-        if program in {_TOKEN_PROGRAM, _TOKEN_2022_PROGRAM} and token is not None:
+        if program in TOKEN_PROGRAMS and token is not None:
             return self._read_token_transfer(program, data, accounts)
         return False
 
@@ -197,7 +199,8 @@ class _InstructionReader:
             return False
         self.decimals = decimals
         self.transfers.append((dest, amount))
-        own = _derive_associated_account(self._terms.account, mint, program)
+        payer, token = Pubkey.from_string(self._terms.account), Pubkey.from_string(mint)
+        own = str(derive_associated_account(payer, token, program))
         return (kind, mint, owner, source) == (
             _TRANSFER_CHECKED,
             self._terms.token,
@@ -206,9 +209,27 @@ class _InstructionReader:
         ) and dest != source
 
 
-def _derive_associated_account(owner: str, mint: str, program: str) -> str:
-    seeds = [bytes(Pubkey.from_string(address)) for address in (owner, program, mint)]
-    return str(Pubkey.find_program_address(seeds, Pubkey.from_string(_ASSOCIATED_TOKEN_PROGRAM))[0])
+def derive_associated_account(owner: Pubkey, mint: Pubkey, program: str) -> Pubkey:
+    """Return the default account in which an owner holds a token."""
+    seeds = [bytes(address) for address in (owner, Pubkey.from_string(program), mint)]
+    return Pubkey.find_program_address(seeds, Pubkey.from_string(_ASSOCIATED_TOKEN_PROGRAM))[0]
+
+
+def build_token_transfer(
+    program: str, accounts: tuple[Pubkey, Pubkey, Pubkey, Pubkey], amount: int, decimals: int
+) -> Instruction:
+    """Return the transfer of a token; `accounts` are source, mint, receiving account and owner."""
+    source, mint, dest, owner = accounts
+    return Instruction(
+        Pubkey.from_string(program),
+        _TOKEN_TRANSFER_LAYOUT.pack(_TRANSFER_CHECKED, amount, decimals),
+        [
+            AccountMeta(source, is_signer=False, is_writable=True),
+            AccountMeta(mint, is_signer=False, is_writable=False),
+            AccountMeta(dest, is_signer=False, is_writable=True),
+            AccountMeta(owner, is_signer=True, is_writable=False),
+        ],
+    )
 
 
 def _reject_step(why: str) -> NoReturn:

@@ -20,7 +20,11 @@ from florin_client.wallet.plan import PaymentPlan, plan_payment
 from florin_client.wallet.solana import SolanaKey
 from florin_client.wallet.solana_steps import SolanaPayment
 from florin_client.wallet.terms import AnyOption
-from florin_client.wallet.x402 import AddressAuthorization
+from florin_client.wallet.x402_steps import (
+    AddressAuthorization,
+    AddressPermit,
+    MerchantTransfer,
+)
 
 # a transaction that is not mined by then had too low a fee
 _RECEIPT_POLLS_MAX, _RECEIPT_POLL_S = 120, 1.0
@@ -122,9 +126,15 @@ class Wallet:
         for step in plan.steps:
             if isinstance(step, SolanaPayment):
                 outputs.append(self.solana.sign(step))
+            elif isinstance(step, MerchantTransfer):
+                outputs.append(self.solana.sign(step.payment))
             elif isinstance(
                 step,
-                TransferAuthorization | AddressAuthorization | Permit2Transfer | SignedApproval,
+                TransferAuthorization
+                | AddressAuthorization
+                | AddressPermit
+                | Permit2Transfer
+                | SignedApproval,
             ):
                 outputs.append(self.evm.sign(step))
             else:

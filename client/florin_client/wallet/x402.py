@@ -1,7 +1,8 @@
-"""Payments by x402 (version 2): a signed transfer to a payment's own address, in an HTTP header.
+"""Payments by x402 (version 2): a signed transfer of the price, in an HTTP header.
 
-A server can lie here too. The wallet signs only for an address that follows from the payment's
-route, and only for the route's price.
+A server can lie here too. On EVM chains the wallet signs only for an address that follows from the
+payment's route, and only for the route's price. On Solana it signs only a transfer of what the
+payment's own option takes, to the same merchant.
 """
 
 from __future__ import annotations
@@ -18,13 +19,21 @@ from email.message import Message
 from typing import IO, Any, Final
 
 from florin_client.wallet.actions import WalletError, parse_json
-from florin_client.wallet.evm_steps import TransferAuthorization
-from florin_client.wallet.terms import OptionTerms, parse_evm_address, parse_option
-from florin_client.wallet.transfers import TransferRoute
+from florin_client.wallet.terms import (
+    OptionTerms,
+    parse_evm_address,
+    parse_option,
+    parse_solana_address,
+)
+from florin_client.wallet.x402_steps import X402Step
+
+# how a transfer is signed
+EIP3009: Final = "eip3009"
+PERMIT2_METHOD: Final = "permit2"
+SOLANA_METHOD: Final = "transaction"
 
 _VERSION: Final = 2
 _SCHEME: Final = "exact"
-_METHOD: Final = "eip3009"
 _WAYS_MAX: Final = 64
 _NAME_CHARS_MAX: Final = 200
 _SECONDS_MAX: Final = 2**31
@@ -36,51 +45,22 @@ _PAYMENT_REQUIRED: Final = 402
 
 @dataclass(frozen=True, slots=True)
 class X402Way:
-    """A way to pay that a server requires: a transfer by EIP-3009 from one account.
+    """A way to pay that a server requires: a transfer of a token from one account.
 
-    `requirements` is the way as it was received, which the signed message repeats.
+    `method` is EIP-3009, with the token's domain, or Permit2; on Solana it is a transaction with a
+    fee payer, and a memo that names the payment. `requirements` is the way as it was received,
+    which the signed message repeats.
     """
 
     terms: OptionTerms
     receiver: str
     timeout_s: int
-    domain_name: str
-    domain_version: str
+    method: str
     requirements: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class AddressAuthorization:
-    """A signature with which anyone can send the price to a payment's address, once."""
-
-    method = "eth_signTypedData_v4"
-
-    authorization: TransferAuthorization
-    route: TransferRoute
-
-    @property
-    def amount(self) -> int:
-        """Return the amount in minor units of the token."""
-        return self.authorization.amount
-
-    def to_document(self) -> dict[str, Any]:
-        """Return the EIP-712 document."""
-        return self.authorization.to_document()
-
-    def to_payload(self, signature: str) -> dict[str, Any]:
-        """Return the signed transfer in the form of x402."""
-        signed = self.authorization
-        return {
-            "signature": signature,
-            "authorization": {
-                "from": signed.payer,
-                "to": signed.receiver,
-                "value": str(signed.amount),
-                "validAfter": "0",
-                "validBefore": str(signed.valid_before),
-                "nonce": "0x" + signed.nonce.hex(),
-            },
-        }
+    domain_name: str = ""
+    domain_version: str = ""
+    fee_payer: str = ""
+    memo: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +94,12 @@ def list_x402_ways(required: Mapping[str, Any], accounts: Mapping[str, str]) -> 
     return [way for way in payable if way is not None]
 
 
-def encode_x402_header(way: X402Way, step: AddressAuthorization, signature: str) -> str:
-    """Return the header PAYMENT-SIGNATURE of a signed step."""
+def encode_x402_header(way: X402Way, step: X402Step, output: str) -> str:
+    """Return the header PAYMENT-SIGNATURE of a signed step, from the output of its execution."""
     message = {
         "x402Version": _VERSION,
         "accepted": dict(way.requirements),
-        "payload": step.to_payload(signature),
+        "payload": step.to_payload(output),
     }
     return base64.b64encode(json.dumps(message).encode()).decode()
 
@@ -181,23 +161,38 @@ def _find_way(way: object, accounts: Mapping[str, str]) -> X402Way | None:
     if not isinstance(way, Mapping) or way.get("scheme") != _SCHEME:
         return None
     chain_id, extra, timeout_s = way.get("network"), way.get("extra"), way.get("maxTimeoutSeconds")
-    if not isinstance(chain_id, str) or not chain_id.startswith("eip155:"):
-        return None
-    if chain_id not in accounts or not isinstance(extra, Mapping):
-        return None
-    names = [extra.get(name) for name in ("name", "version")]
-    if not all(isinstance(name, str) and 0 < len(name) <= _NAME_CHARS_MAX for name in names):
+    if not isinstance(chain_id, str) or chain_id not in accounts or not isinstance(extra, Mapping):
         return None
     is_number = isinstance(timeout_s, int) and not isinstance(timeout_s, bool)
     if not is_number or not 0 < int(str(timeout_s)) <= _SECONDS_MAX:
         return None
-    if extra.get("assetTransferMethod", _METHOD) != _METHOD:
-        return None
-    unit = f"caip19/{chain_id}/erc20:{way.get('asset')}"
+    is_evm = chain_id.startswith("eip155:")
+    unit = f"caip19/{chain_id}/{'erc20' if is_evm else 'token'}:{way.get('asset')}"
     amount = {"unit": unit, "value": way.get("amount")}
     try:
         terms = parse_option({"account": accounts[chain_id], "amount": amount})
-        receiver = parse_evm_address(way.get("payTo"))
+        parse = parse_evm_address if is_evm else parse_solana_address
+        receiver = parse(way.get("payTo"))
+        scheme = _parse_evm_extra(extra) if is_evm else _parse_solana_extra(extra)
     except WalletError:
         return None
-    return X402Way(terms, receiver, int(str(timeout_s)), str(names[0]), str(names[1]), way)
+    return X402Way(terms, receiver, int(str(timeout_s)), requirements=way, **scheme)
+
+
+def _parse_evm_extra(extra: Mapping[str, Any]) -> dict[str, str]:
+    """Return how the transfer is signed; WalletError if this wallet does not know the method."""
+    method = extra.get("assetTransferMethod", EIP3009)
+    if method == PERMIT2_METHOD:
+        return {"method": method}
+    names = [extra.get(name) for name in ("name", "version")]
+    if method != EIP3009 or not all(
+        isinstance(name, str) and 0 < len(name) <= _NAME_CHARS_MAX for name in names
+    ):
+        raise WalletError("the transfer cannot be signed")
+    return {"method": method, "domain_name": str(names[0]), "domain_version": str(names[1])}
+
+
+def _parse_solana_extra(extra: Mapping[str, Any]) -> dict[str, str]:
+    """Return fee payer and memo; WalletError unless both are addresses."""
+    fee_payer, memo = (parse_solana_address(extra.get(name)) for name in ("feePayer", "memo"))
+    return {"method": SOLANA_METHOD, "fee_payer": fee_payer, "memo": memo}

@@ -118,7 +118,7 @@ def test_each_kind_of_asset_is_paid_by_a_plain_transfer(link, pay, amount, optio
 
 
 def test_token_is_paid_by_x402(link, pay):
-    status, steps, err = pay(link("12.50 USD"), "--x402")
+    status, steps, err = pay(link("12.50 USD"), "--x402", "--chain", EVM)
     assert (status, err) == (0, "")
     assert {"step": "assets", "assets": [TUSD.lower()]} in steps
     (address,) = [step["address"] for step in steps if step["step"] == "address"]
@@ -132,6 +132,48 @@ def test_token_is_paid_by_x402(link, pay):
     last = steps[-1]["status"]
     assert (last["status"], last["isFinal"]) == ("succeeded", True)
     assert last["info"]["optionAmount"]["value"] == address["route"]["value"]
+
+
+def test_token_is_paid_by_x402_with_an_approval_of_permit2(link, pay, tmp_path):
+    methods = ["eth_sendTransaction", "eth_signTypedData_v4"]
+    options = ["--x402", "--chain", EVM, *keystore(tmp_path, bytes(Account.create().key))]
+    status, steps, err = pay(link("12.50 EUR"), *options, "--yes")
+    assert (status, err) == (0, "")
+    signed = [step for step in steps if step["step"] == "sign"]
+    assert [step["method"] for step in signed] == methods
+    assert signed[0]["what"].startswith(f"lets {DEVNET.permit2} take 12.50 tEUR")
+    assert signed[1]["what"].startswith("lets the server send by Permit2 12.50 tEUR to 0x")
+    assert len([step for step in steps if step["step"] == "send"]) == 1
+    last = steps[-1]["status"]
+    assert (last["status"], last["info"]["optionAmount"]["unit"]) == ("succeeded", f"caip19/{TEUR}")
+    # the approval was used up
+    status, steps, err = pay(link("1 EUR"), *options, "--yes", "--max-fee", "0.000000001")
+    assert (status, "sign" in {step["step"] for step in steps}) == (1, True)
+    message = json.loads(err)["error"]["message"]
+    assert f"must approve Permit2 ({DEVNET.permit2}) for 1.00 tEUR first: " in message
+    assert [step for step in steps if step["step"] in {"send", "x402"}] == []
+
+
+@pytest.mark.parametrize("token", [0, 1], ids=["token", "token of Token-2022"])
+def test_token_on_solana_is_paid_by_x402(link, pay, token):
+    option = ["--option", ON_SOLANA[token], "--chain", SOLANA_DEVNET.chain_id]
+    # the first payment in a token opens the merchant's account
+    assert pay(link("5 USD"), *option)[0] == 0
+    status, steps, err = pay(link("12.50 USD"), "--x402", *option)
+    assert (status, err) == (0, "")
+    (signed,) = [step for step in steps if step["step"] == "sign"]
+    assert signed["method"] == "solana_signTransaction"
+    assert signed["what"].startswith("pays 12.50 ")
+    assert not {"address", "send", "fee"} & {step["step"] for step in steps}
+    (handed_in,) = [step for step in steps if step["step"] == "x402"]
+    last = steps[-1]["status"]
+    assert (last["status"], last["isFinal"]) == ("succeeded", True)
+    assert handed_in["transaction"] in {"", last["info"]["txId"]}
+    assert last["info"]["optionAmount"]["unit"] == f"caip19/{ON_SOLANA[token]}"
+    unreachable = ["--rpc-url", f"{SOLANA_DEVNET.chain_id}=http://127.0.0.1:1"]
+    status, steps, err = pay(link("12.50 USD"), "--x402", *option, *unreachable)
+    assert (status, "no response" in err) == (1, True)
+    assert "sign" not in {step["step"] for step in steps}
 
 
 def test_link_for_programs_is_paid_by_the_key_of_a_file(up, link, pay, tmp_path):
@@ -157,10 +199,8 @@ def test_payment_by_x402_that_is_impossible_is_reported(link, pay, tmp_path):
         assert (status, "sign" in [step["step"] for step in steps]) == (expected, False), steps
         return json.loads(err)["error"]["message"]
 
-    # the command signs no permit
-    assert "accepts no asset that" in read_error("12.50 EUR")
     assert "cannot be paid by x402" in read_error("99 USD")
-    assert "accepts no asset that" in read_error("5 USD", "--chain", SOLANA_DEVNET.chain_id)
+    assert "accepts no asset that" in read_error("5 USD", "--chain", "eip155:1")
     assert "0 options match 'tDOGE'" in read_error("5 USD", "--option", "tDOGE", expected=2)
     assert (
         "use one of them"
@@ -172,7 +212,7 @@ def test_payment_by_x402_that_is_impossible_is_reported(link, pay, tmp_path):
 
 
 def test_people_read_every_step_of_a_payment_by_x402(link, up, forks):
-    done = forks("pay", link("12.50 USD"), "--x402", home=up.home.path)
+    done = forks("pay", link("12.50 USD"), "--x402", "--chain", EVM, home=up.home.path)
     assert (done.status, done.err) == (0, "")
     _, asset, address, signs, handed_in, *_, last = done.out.splitlines()
     assert asset == "  1  12.50 tUSD on Florin Devnet"

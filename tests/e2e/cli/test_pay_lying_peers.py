@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import time
 
 import pytest
 from eth_account import Account
 from eth_account.messages import encode_typed_data
+from florin_server.domain.chains.evm.typed_data import PERMIT2, X402_PROXY
+from florin_server.domain.chains.solana import spl
+from solders.keypair import Keypair
+from solders.message import to_bytes_versioned
+from solders.transaction import VersionedTransaction
 
 from tests.fuzz.lying_peers import EVIL, Case
 from tests.fuzz.payer import ACCOUNTS, check, payer
 from tests.support.options import (
+    EVM,
+    FEE_RECEIVER,
+    MINT,
     PRICE,
+    RECEIVER,
+    RELAYER,
+    SOLANA,
     TOKEN,
     make_forward_route,
     make_honest_option,
@@ -271,7 +284,7 @@ def test_payment_by_x402_is_signed_for_the_address_of_the_route(command):
         {"network": "eip155:1"},
         {"scheme": "upto"},
         {"extra": {}},
-        {"extra": {"name": "USD Coin", "version": "2", "assetTransferMethod": "permit2"}},
+        {"extra": {"name": "USD Coin", "version": "2", "assetTransferMethod": "upto"}},
         {"extra": {"name": "x" * 201, "version": "2"}},
         {"maxTimeoutSeconds": "60"},
         {"maxTimeoutSeconds": True},
@@ -308,3 +321,144 @@ def test_refused_payment_by_x402_is_handed_in_once_and_nowhere_else(command, sta
     assert f"the server answers {status}" in command.error_output
     assert len(case.handed_in) == 1
     assert "add --max AMOUNT" in refused_x402(command, requiring(), maximum=None)
+
+
+def requiring_permit2(allowance, way=None, **node):
+    """Return a case whose payment is paid by Permit2, with what the node says about it."""
+    case = requiring({"extra": {"assetTransferMethod": "permit2"}} | (way or {}))
+    case.node |= {"eth_call": f"0x{allowance:064x}", **node}
+    return case
+
+
+def test_permit2_is_signed_for_the_address_of_the_route(command):
+    case = requiring_permit2(PRICE)
+    status, shown = command.attempt(case, x402=True)
+    assert (status, case.raws) == (0, []), command.error_output
+    (sent,) = case.handed_in
+    signed = sent["payload"]["permit2Authorization"]
+    assert signed["witness"] == {"to": case.address["address"].lower(), "validAfter": "0"}
+    assert (signed["permitted"]["amount"], signed["spender"]) == (str(PRICE), X402_PROXY)
+    (line,) = [item["what"] for item in shown if item["step"] == "sign"]
+    assert "lets the server send by Permit2 12.50 USDC" in line
+
+
+@pytest.mark.parametrize(("allowance", "count"), [(0, 1), (PRICE - 1, 2)])
+def test_permit2_that_is_not_approved_is_approved_for_the_price(command, allowance, count):
+    case = requiring_permit2(allowance)
+    status, shown = command.attempt(case, x402=True)
+    assert (status, len(case.raws), len(case.handed_in)) == (0, count, 1), command.error_output
+    lines = [item["what"] for item in shown if item["step"] == "sign"]
+    assert f"lets {PERMIT2} take 12.50 USDC, from now on" in lines
+    approve = bytes.fromhex("095ea7b3" + PERMIT2[2:].rjust(64, "0") + f"{PRICE:064x}")
+    assert approve in case.raws[-1]
+
+
+@pytest.mark.parametrize(
+    ("node", "options", "why"),
+    [
+        ({"eth_getBalance": "0x0"}, {}, "it has no coin for that transaction"),
+        ({}, {"max_fee": "0.00000001"}, "a fee of up to"),
+        ({}, {"rpc_urls": (), "chains": (EVM,)}, "name a node with --rpc-url"),
+    ],
+)
+def test_missing_approval_of_permit2_is_refused_in_one_sentence(command, node, options, why):
+    error = refused_x402(command, requiring_permit2(0, **node), **options)
+    text = json.loads(error)["error"]["message"]
+    payer = ACCOUNTS[EVM].lower()
+    assert f"Not paid: {payer} must approve Permit2 ({PERMIT2}) for 12.50 USDC first: " in text
+    assert why in text
+    assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    "way", [{"payTo": EVIL}, {"amount": str(PRICE + 1)}, {"amount": str(PRICE - 1)}], ids=str
+)
+def test_other_requirements_by_permit2_get_no_signature(command, way):
+    assert refused_x402(command, requiring_permit2(0, way))
+
+
+def test_node_that_returns_no_allowance_gets_no_signature(command):
+    for answer in (None, "0x", "0x1", 7):
+        case = requiring_permit2(0, eth_call=answer)
+        assert "returns no allowance" in refused_x402(command, case)
+
+
+SOLANA_EURO = "HzwqbKZw8HxMN6bF2yFZNrht3c2iXXzpKcFu7uBEDKtr"
+MEMO, STRANGER = (str(Keypair.from_seed(bytes([item] * 32)).pubkey()) for item in (10, 11))
+
+
+def requiring_transfer(**changes):
+    """Return a case whose payment is paid on Solana, and a way by x402 with changes."""
+    case = honest("solana")
+    honest_way = {
+        "scheme": "exact",
+        "network": SOLANA,
+        "asset": MINT,
+        "amount": str(PRICE),
+        "payTo": str(RECEIVER.pubkey()),
+        "maxTimeoutSeconds": 60,
+        "extra": {"feePayer": str(RELAYER.pubkey()), "memo": MEMO},
+    }
+    case.ways = [honest_way | changes]
+    return case
+
+
+def test_payment_by_x402_on_solana_is_signed_for_the_merchant_of_the_option(command):
+    case = requiring_transfer()
+    status, shown = command.attempt(case, x402=True)
+    assert (status, case.raws, case.outputs) == (0, [], []), command.error_output
+    (sent,) = case.handed_in
+    assert sent["accepted"] == case.ways[0]
+    transaction = VersionedTransaction.from_bytes(base64.b64decode(sent["payload"]["transaction"]))
+    message = transaction.message
+    own = spl.parse_pubkey(ACCOUNTS[SOLANA])
+    assert list(message.account_keys[:2]) == [RELAYER.pubkey(), own]
+    moved = [item for item in message.instructions if bytes(item.data)[:1] == b"\x0c"]
+    (keys,) = [[message.account_keys[index] for index in item.accounts] for item in moved]
+    assert bytes(moved[0].data)[1:9] == PRICE.to_bytes(8, "little")
+    assert keys[2] == spl.derive_associated_address(
+        RECEIVER.pubkey(), spl.parse_pubkey(MINT), spl.TOKEN
+    )
+    assert transaction.signatures[1].verify(own, to_bytes_versioned(message))
+    (line,) = [item["what"] for item in shown if item["step"] == "sign"]
+    assert line.startswith(f"pays 12.50 USDC to {RECEIVER.pubkey()}, with the memo {MEMO}")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"payTo": ACCOUNTS[SOLANA]}, "itself receives, or pays the fee"),
+        ({"payTo": str(FEE_RECEIVER.pubkey())}, "option pays another account"),
+        ({"payTo": STRANGER}, "option pays another account"),
+        ({"payTo": EVIL}, "accepts no asset"),
+        ({"amount": str(PRICE + 1)}, "option takes"),
+        ({"amount": str(PRICE - 1)}, "option takes"),
+        ({"asset": MEMO}, "no valid decimals"),
+        ({"asset": SOLANA_EURO}, "has no option in"),
+        ({"extra": {"feePayer": ACCOUNTS[SOLANA], "memo": MEMO}}, "pays the fee"),
+        ({"extra": {"feePayer": str(RELAYER.pubkey()), "memo": "a debt"}}, "accepts no asset"),
+        ({"extra": {"feePayer": str(RELAYER.pubkey()), "memo": MINT}}, "names no payment"),
+        ({"extra": {"feePayer": str(RELAYER.pubkey())}}, "accepts no asset"),
+        ({"extra": {"memo": MEMO}}, "accepts no asset"),
+    ],
+    ids=str,
+)
+def test_other_requirements_of_x402_on_solana_get_no_signature(command, changes, why):
+    case = requiring_transfer(**changes)
+    _, shown = command.attempt(case, x402=True)
+    assert case.handed_in == []
+    assert "sign" not in {item["step"] for item in shown}
+    assert why in command.error_output
+
+
+def test_solana_option_of_another_merchant_price_or_token_gets_no_signature(command):
+    case = requiring_transfer()
+    case.option["value"] = str(PRICE + 1)
+    assert "takes" in refused_x402(command, case)
+    case = requiring_transfer()
+    case.option["decimals"] = 18
+    assert "decimals" in refused_x402(command, case)
+    assert "--max is" in refused_x402(command, requiring_transfer(), maximum="12.49 USD")
+    case = requiring_transfer()
+    case.node["getLatestBlockhash"] = {"value": {"blockhash": "0x"}}
+    assert "returns no blockhash" in refused_x402(command, case)

@@ -114,6 +114,13 @@ def check_display(amount: Amount, asset: KnownAsset) -> None:
         print_hint(f"The server calls {asset.symbol} {display.asset_symbol}.")
 
 
+def check_decimals(plan: PaymentPlan, asset: KnownAsset) -> None:
+    """Raise WalletError if the transaction of a plan says other decimals than its asset has."""
+    decimals = getattr(plan.steps[-1], "decimals", None)
+    if decimals is not None and asset.decimals not in {None, decimals}:
+        raise WalletError(f"the transaction says that {asset.id} has {decimals} decimals")
+
+
 def check_limits(options: PayOptions, terms: OptionTerms, asset: KnownAsset) -> None:
     """Refuse a price above --max; require --max where --yes pays real money."""
     check_maximum(options.maximum, terms, asset)

@@ -25,8 +25,7 @@ PayX402 = Annotated[
     bool,
     typer.Option(
         "--x402",
-        help="Pay by x402, as programs do: sign a transfer to an address of the payment, which "
-        "Florin sends.",
+        help="Pay by x402, as programs do: sign a transfer of the price, which Florin sends.",
     ),
 ]
 PayData = Annotated[

@@ -23,6 +23,7 @@ from florin_server.cli.wallet.execution import (
     FAILED,
     Choice,
     PayOptions,
+    check_decimals,
     check_display,
     check_limits,
     choose_number,
@@ -125,9 +126,7 @@ class _LinkPayment:
             console.print("fetching the data to sign")
         actions = self._gateway.executable_actions(payment_id, option, collected_data=data)
         plan = plan_payment(option, actions)
-        decimals = getattr(plan.steps[-1], "decimals", None)
-        if decimals is not None and asset.decimals not in {None, decimals}:
-            raise WalletError(f"the transaction says that {asset.id} has {decimals} decimals")
+        check_decimals(plan, asset)
         return run_plan(self._options, self._chains, wallet, plan, asset)
 
     def _confirm(
