@@ -10,6 +10,7 @@ import pytest
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.accounts.service import customers
 from florin_server.accounts.store import merchants
+from florin_server.base.topics import Topic
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError
@@ -185,11 +186,15 @@ async def test_strangers_cannot_multiply_claims_and_a_rejection_makes_room(shop)
     with pytest.raises(ApiError, match="contact Shop at help@shop.example") as refused:
         await claim(shop, held)
     assert refused.value.details == {"reason": "too_many_claims"}
-    # the same account again is no new claim
+    # the same account again is no new claim, and wakes no worker of webhooks
+    is_notified = asyncio.Event()
+    shop.app.notifier.subscribe(Topic.WEBHOOKS, is_notified)
     assert await claim(shop, held, number_account(0)) == strangers[0]
+    assert not is_notified.is_set()
     rejected = await reject(shop, strangers[0])
     assert await reject(shop, strangers[0]) == rejected
     own_claim = await claim(shop, held)
+    assert is_notified.is_set()
     assert await claim(shop, held, number_account(0)) == rejected
     number = OPEN_PER_ITEM_MAX
     await reject(shop, own_claim)
