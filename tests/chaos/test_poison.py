@@ -53,6 +53,7 @@ UNPASSED = {
     "rail.SolanaTransferRequests.find_transfers": "called once a wallet sent a transfer by a link",
     "money.payments.offered_transfers.list_links": "called once a link of a transfer was opened",
     "money.payments.payments.put_options": "called once such a transfer is final",
+    "money.x402.list_settled_for": "called an hour after the payment of such a link",
     "money.settlement.address_sweeps.record": "called an hour after a payment to an address",
     "money.settlement.address_sweeps.postpone": "likewise",
     "money.settlement.address_sweeps.forget_request": "called once the operator asked for a sweep",

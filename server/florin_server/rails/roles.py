@@ -379,8 +379,13 @@ class TransactionRequests(Protocol):
         Raise ReceiverUnavailable if a receiver cannot take the payment.
         """
 
-    async def list_mentions(self, queries: Sequence[MentionQuery]) -> list[list[AddressMention]]:
-        """Return pages of final transactions, the newest first; one batched read."""
+    async def list_mentions(
+        self, queries: Sequence[MentionQuery]
+    ) -> list[list[AddressMention] | None]:
+        """Return pages of final transactions, the newest first; one batched read.
+
+        A page is None if only other pages were returned; RailUnavailable if none was.
+        """
 
     async def find_events(self, candidates: Sequence[tuple[str, PaymentOption]]) -> RequestedEvents:
         """Return the settlement events of transactions that pay exactly their option."""

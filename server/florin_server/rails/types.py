@@ -163,12 +163,14 @@ class MentionQuery:
 class AddressMention:
     """A final transaction that names an address.
 
-    `reference` is its only note, empty if it has none or several, or if it failed.
+    `reference` is its only note, empty if it has none or several, or if it failed. `block_number`
+    is None if the node did not return it.
     """
 
     tx_hash: str
     reference: str
     is_failed: bool = False
+    block_number: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

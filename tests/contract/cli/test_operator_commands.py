@@ -250,7 +250,7 @@ def test_customer_data_is_exported_and_erased(forks, customer):
         "txId": None,
     }
     assert ask("customers", "erase", account) == [
-        "Erased: 1 offers, 0 wallet names, 0 sets of data about the buyer.",
+        "Erased: 1 offers, 0 wallet names, 0 sets of data about the buyer, 0 claims.",
         "Kept: 0 payments, because their money moved.",
     ]
     for command in ("export", "erase"):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
+
 import pytest
 import pytest_asyncio
 from florin.v1 import held_pb2, payout_pb2
@@ -19,6 +22,8 @@ from tests.support.addresses import (
     read_tokens,
     wait_for_status,
 )
+from tests.support.command import run_florin
+from tests.support.deposit_claims import CLAIM_ACCOUNT, hold_claimable_money
 from tests.support.installation import open_operator
 from tests.support.operator import check_ledger
 from tests.support.service_harness import open_service
@@ -169,3 +174,34 @@ async def test_payment_without_held_money_has_nothing_to_claim(service):
     assert await service.rest.call("GET", path, service.rest.merchant) == {"claims": []}
     unknown = await decide(service, payment_id, "clm_none", "confirm")
     assert unknown.status == 404
+
+
+async def test_claim_is_exported_and_erased_with_the_data_of_its_account(service):
+    payment_id = (await service.rest.create(ORDER))["paymentId"]
+    await hold_claimable_money(service, payment_id, EXCESS)
+    response = await post_claim(service, payment_id, CLAIM_ACCOUNT, message="I am Ada")
+    (claimed,) = response.body["claims"]
+    home = service.service.home
+
+    async def run(command):
+        with home.announce({"operator": service.service.grpc.operator_target}):
+            return await asyncio.to_thread(
+                run_florin, "customers", command, CLAIM_ACCOUNT, home=home.path
+            )
+
+    exported = json.loads((await run("export")).out)
+    (claim,) = exported["depositClaims"]
+    assert claim.pop("createdAt")
+    assert claim == {
+        "paymentId": payment_id,
+        **claimed,
+        "message": "I am Ada",
+        "decidedAt": None,
+    }
+    assert [payment["paymentId"] for payment in exported["payments"]] == [payment_id]
+    assert (await run("erase")).out.startswith(
+        "Erased: 0 offers, 0 wallet names, 0 sets of data about the buyer, 1 claims."
+    )
+    path = f"/v1/payments/{payment_id}/deposit-claims"
+    listed = await service.rest.call("GET", path, service.rest.merchant)
+    assert listed == {"claims": []}

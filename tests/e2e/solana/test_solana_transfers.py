@@ -272,6 +272,28 @@ async def test_transfer_after_the_end_pays_nothing_and_is_shown(service, node, w
     assert list_returns(service, payment_id) == [("return", wallet.account)]
 
 
+async def test_transfer_that_nothing_watched_for_is_found_a_day_later(service, node, wallet):
+    payment_id, link = await create_link(service, expiresAt=service.now + 100)
+    service.clock.advance(100 + 3600 + 61)
+    await let_time_pass(service, node)
+    watched = "SELECT 1 FROM watched_address WHERE payment_id = ?"
+    assert service.select(watched, payment_id) == []
+    await send_instructions(node, wallet, [make_linked_transfer(wallet, link)])
+    service.clock.advance(3600)
+    await let_time_pass(service, node)
+    assert await list_deposits(service, payment_id) == []
+    service.clock.advance(86_400)
+    await let_time_pass(service, node)
+    assert await status_of(service, payment_id) == "expired"
+    assert await list_deposits(service, payment_id) == [(ASSETS[0], PRICE, wallet.address)]
+    assert list_returns(service, payment_id) == [("return", wallet.account)]
+    # the next looks find the same transfer
+    service.clock.advance(86_400)
+    await let_time_pass(service, node)
+    assert list_returns(service, payment_id) == [("return", wallet.account)]
+    await check_ledger(service)
+
+
 def list_returns(service, payment_id: str) -> list[tuple[str, str]]:
     query = "SELECT kind, account FROM payout WHERE payment_id = ?"
     return service.select(query, payment_id)

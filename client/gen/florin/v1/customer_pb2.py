@@ -22,12 +22,13 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
 from florin.v1 import payment_pb2 as florin_dot_v1_dot_payment__pb2
 from gateway_options.v1 import json_pb2 as gateway__options_dot_v1_dot_json__pb2
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66lorin/v1/customer.proto\x12\tflorin.v1\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"3\n\x15\x45xportCustomerRequest\x12\x1a\n\x07\x61\x63\x63ount\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\"\xb2\x01\n\x0f\x43ustomerPayment\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05payer\x18\x04 \x01(\x08\x12\x13\n\x0bwallet_name\x18\x05 \x01(\t\x12\r\n\x05tx_id\x18\x06 \x01(\t\"\xe3\x01\n\x0c\x43ustomerData\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x30\n\x0c\x63ollected_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nkept_until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdata_json\x18\x04 \x01(\t\x12-\n\x06source\x18\x05 \x01(\x0e\x32\x1d.florin.v1.CustomerDataSource\x12\x0b\n\x03\x61pp\x18\x06 \x01(\t\x12\x0e\n\x06proven\x18\x07 \x01(\x08\"\x88\x01\n\x16\x45xportCustomerResponse\x12\x0f\n\x07\x61\x63\x63ount\x18\x01 \x01(\t\x12,\n\x08payments\x18\x02 \x03(\x0b\x32\x1a.florin.v1.CustomerPayment\x12/\n\x0e\x63ollected_data\x18\x03 \x03(\x0b\x32\x17.florin.v1.CustomerData\"2\n\x14\x45raseCustomerRequest\x12\x1a\n\x07\x61\x63\x63ount\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\"\x81\x01\n\x15\x45raseCustomerResponse\x12\x15\n\roffers_erased\x18\x01 \x01(\x03\x12\x1b\n\x13wallet_names_erased\x18\x02 \x01(\x03\x12\x15\n\rpayments_kept\x18\x03 \x01(\x03\x12\x1d\n\x15\x63ollected_data_erased\x18\x04 \x01(\x03*z\n\x12\x43ustomerDataSource\x12$\n CUSTOMER_DATA_SOURCE_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x43USTOMER_DATA_SOURCE_FORM\x10\x01\x12\x1f\n\x1b\x43USTOMER_DATA_SOURCE_WALLET\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18\x66lorin/v1/customer.proto\x12\tflorin.v1\x1a\x14\x66lorin/v1/held.proto\x1a\x17\x66lorin/v1/payment.proto\x1a\x1dgateway_options/v1/json.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"3\n\x15\x45xportCustomerRequest\x12\x1a\n\x07\x61\x63\x63ount\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\"\xb2\x01\n\x0f\x43ustomerPayment\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12(\n\x06status\x18\x02 \x01(\x0e\x32\x18.florin.v1.PaymentStatus\x12.\n\ncreated_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\r\n\x05payer\x18\x04 \x01(\x08\x12\x13\n\x0bwallet_name\x18\x05 \x01(\t\x12\r\n\x05tx_id\x18\x06 \x01(\t\"\xe3\x01\n\x0c\x43ustomerData\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12\x30\n\x0c\x63ollected_at\x18\x02 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12.\n\nkept_until\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x11\n\tdata_json\x18\x04 \x01(\t\x12-\n\x06source\x18\x05 \x01(\x0e\x32\x1d.florin.v1.CustomerDataSource\x12\x0b\n\x03\x61pp\x18\x06 \x01(\t\x12\x0e\n\x06proven\x18\x07 \x01(\x08\"R\n\x14\x43ustomerDepositClaim\x12\x12\n\npayment_id\x18\x01 \x01(\t\x12&\n\x05\x63laim\x18\x02 \x01(\x0b\x32\x17.florin.v1.DepositClaim\"\xc1\x01\n\x16\x45xportCustomerResponse\x12\x0f\n\x07\x61\x63\x63ount\x18\x01 \x01(\t\x12,\n\x08payments\x18\x02 \x03(\x0b\x32\x1a.florin.v1.CustomerPayment\x12/\n\x0e\x63ollected_data\x18\x03 \x03(\x0b\x32\x17.florin.v1.CustomerData\x12\x37\n\x0e\x64\x65posit_claims\x18\x04 \x03(\x0b\x32\x1f.florin.v1.CustomerDepositClaim\"2\n\x14\x45raseCustomerRequest\x12\x1a\n\x07\x61\x63\x63ount\x18\x01 \x01(\tB\t\xaa\xbb\x18\x05\x08\x01\x18\x80\x02\"\xa0\x01\n\x15\x45raseCustomerResponse\x12\x15\n\roffers_erased\x18\x01 \x01(\x03\x12\x1b\n\x13wallet_names_erased\x18\x02 \x01(\x03\x12\x15\n\rpayments_kept\x18\x03 \x01(\x03\x12\x1d\n\x15\x63ollected_data_erased\x18\x04 \x01(\x03\x12\x1d\n\x15\x64\x65posit_claims_erased\x18\x05 \x01(\x03*z\n\x12\x43ustomerDataSource\x12$\n CUSTOMER_DATA_SOURCE_UNSPECIFIED\x10\x00\x12\x1d\n\x19\x43USTOMER_DATA_SOURCE_FORM\x10\x01\x12\x1f\n\x1b\x43USTOMER_DATA_SOURCE_WALLET\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,18 +39,20 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXPORTCUSTOMERREQUEST'].fields_by_name['account']._serialized_options = b'\252\273\030\005\010\001\030\200\002'
   _globals['_ERASECUSTOMERREQUEST'].fields_by_name['account']._loaded_options = None
   _globals['_ERASECUSTOMERREQUEST'].fields_by_name['account']._serialized_options = b'\252\273\030\005\010\001\030\200\002'
-  _globals['_CUSTOMERDATASOURCE']._serialized_start=915
-  _globals['_CUSTOMERDATASOURCE']._serialized_end=1037
-  _globals['_EXPORTCUSTOMERREQUEST']._serialized_start=128
-  _globals['_EXPORTCUSTOMERREQUEST']._serialized_end=179
-  _globals['_CUSTOMERPAYMENT']._serialized_start=182
-  _globals['_CUSTOMERPAYMENT']._serialized_end=360
-  _globals['_CUSTOMERDATA']._serialized_start=363
-  _globals['_CUSTOMERDATA']._serialized_end=590
-  _globals['_EXPORTCUSTOMERRESPONSE']._serialized_start=593
-  _globals['_EXPORTCUSTOMERRESPONSE']._serialized_end=729
-  _globals['_ERASECUSTOMERREQUEST']._serialized_start=731
-  _globals['_ERASECUSTOMERREQUEST']._serialized_end=781
-  _globals['_ERASECUSTOMERRESPONSE']._serialized_start=784
-  _globals['_ERASECUSTOMERRESPONSE']._serialized_end=913
+  _globals['_CUSTOMERDATASOURCE']._serialized_start=1109
+  _globals['_CUSTOMERDATASOURCE']._serialized_end=1231
+  _globals['_EXPORTCUSTOMERREQUEST']._serialized_start=150
+  _globals['_EXPORTCUSTOMERREQUEST']._serialized_end=201
+  _globals['_CUSTOMERPAYMENT']._serialized_start=204
+  _globals['_CUSTOMERPAYMENT']._serialized_end=382
+  _globals['_CUSTOMERDATA']._serialized_start=385
+  _globals['_CUSTOMERDATA']._serialized_end=612
+  _globals['_CUSTOMERDEPOSITCLAIM']._serialized_start=614
+  _globals['_CUSTOMERDEPOSITCLAIM']._serialized_end=696
+  _globals['_EXPORTCUSTOMERRESPONSE']._serialized_start=699
+  _globals['_EXPORTCUSTOMERRESPONSE']._serialized_end=892
+  _globals['_ERASECUSTOMERREQUEST']._serialized_start=894
+  _globals['_ERASECUSTOMERREQUEST']._serialized_end=944
+  _globals['_ERASECUSTOMERRESPONSE']._serialized_start=947
+  _globals['_ERASECUSTOMERRESPONSE']._serialized_end=1107
 # @@protoc_insertion_point(module_scope)

@@ -15,6 +15,7 @@ from florin_server.domain.audit import AuditAction, AuditChange, AuditObject
 from florin_server.domain.caip import canonicalize_account
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.payments.payment import Payment
+from florin_server.domain.payouts.deposit_claims import DepositClaim
 from florin_server.operations.service.audit_log import audited
 
 # payments in one change, so that other writes get their turn in between
@@ -31,6 +32,7 @@ class CustomerData:
     account: str
     payments: Sequence[Payment]
     buyer_data: Sequence[tuple[BuyerDataRecord, str | None]]
+    claims: Sequence[DepositClaim]
 
 
 async def export(app: StorageContext, text: str) -> CustomerData:
@@ -45,6 +47,7 @@ async def export(app: StorageContext, text: str) -> CustomerData:
         account,
         [payment.with_expiry(now_us) for payment in payments],
         [(record, decrypt_data(app.cipher, record)) for record in records],
+        await app.store.scan(customers.list_claims(account)),
     )
 
 

@@ -22,7 +22,7 @@ from florin_server.db.tables.tables import (
     resolved_build_table,
 )
 from florin_server.domain.payments.payment import Payment, PaymentStatus
-from florin_server.domain.payouts.deposit_claims import DepositClaimState
+from florin_server.domain.payouts.deposit_claims import DepositClaim, DepositClaimState
 
 # the name of a wallet that did not give one
 _NAMELESS = "unknown"
@@ -50,6 +50,12 @@ _CLAIMED = Statement(
         deposit_claim_table.c.account == param("account_")
     ),
     str,
+)
+_LIST_CLAIMS = Statement(
+    select(deposit_claim_table)
+    .where(deposit_claim_table.c.account == param("account_"))
+    .order_by(deposit_claim_table.c.created_at_us.desc(), deposit_claim_table.c.id.desc()),
+    DepositClaim,
 )
 _GET = Statement(select(payment_table).where(is_in(payment_table.c.id, "ids")), Payment)
 # accepting a confirm locks the payment too, so that an option in use is not deleted
@@ -92,12 +98,15 @@ _ERASE_NOTES = Command(
     delete(payment_note_table).where(is_in(payment_note_table.c.payment_id, "ids"))
 )
 # the account of a confirmed claim received money
-_ERASE_CLAIMS = Command(
-    delete(deposit_claim_table).where(
+_ERASE_CLAIMS = Statement(
+    delete(deposit_claim_table)
+    .where(
         is_in(deposit_claim_table.c.payment_id, "ids"),
         deposit_claim_table.c.account == param("account_"),
         deposit_claim_table.c.state != DepositClaimState.CONFIRMED,
     )
+    .returning(deposit_claim_table.c.id),
+    str,
 )
 _ERASE_MESSAGES = Command(
     update(deposit_claim_table)
@@ -132,7 +141,7 @@ _RETAINED = Statement(
 
 @dataclass(frozen=True, slots=True)
 class ErasureCounts:
-    """The number of deleted offers, wallet names, and records of buyer data.
+    """The number of deleted offers, wallet names, records of buyer data, and claims.
 
     `retained_payments` is the number of payments that still contain the account.
     """
@@ -141,6 +150,7 @@ class ErasureCounts:
     wallets: int = 0
     retained_payments: int = 0
     data: int = 0
+    claims: int = 0
 
     def __add__(self, other: ErasureCounts) -> ErasureCounts:
         return ErasureCounts(
@@ -148,6 +158,7 @@ class ErasureCounts:
             self.wallets + other.wallets,
             self.retained_payments + other.retained_payments,
             self.data + other.data,
+            self.claims + other.claims,
         )
 
 
@@ -177,6 +188,12 @@ def list_payments(account: str) -> Op[list[Payment]]:
 
 
 @operation
+def list_claims(account: str) -> Op[list[DepositClaim]]:
+    """Return the claims for money that name an account, the newest first; a full scan."""
+    return (yield from _LIST_CLAIMS.all(account_=account))
+
+
+@operation
 def erase(account: str, payment_ids: Collection[str]) -> Op[ErasureCounts]:
     """Delete an account's data in some payments; where money moves, the account stays."""
     params = {"account_": account, "ids": payment_ids}
@@ -185,10 +202,10 @@ def erase(account: str, payment_ids: Collection[str]) -> Op[ErasureCounts]:
     yield _ERASE_ISSUED(ids=payment_ids)
     # free text can be about the buyer, also where the account itself stays
     yield _ERASE_NOTES(ids=payment_ids)
-    yield _ERASE_CLAIMS(**params)
+    claims = yield from _ERASE_CLAIMS.all(**params)
     yield _ERASE_MESSAGES(ids=payment_ids)
     data = yield from erase_data(account, payment_ids)
     wallets = yield from _ERASE_WALLETS.all(**params)
     yield _ERASE_PAYERS(**params)
     retained = yield from _RETAINED.all(**params)
-    return ErasureCounts(len(offers), len(wallets), len(retained), data)
+    return ErasureCounts(len(offers), len(wallets), len(retained), data, len(claims))

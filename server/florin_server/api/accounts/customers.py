@@ -9,6 +9,7 @@ from florin.v1 import customer_pb2
 from florin_server.accounts.service import customers
 from florin_server.api.context import ApiContext
 from florin_server.api.payments.codec import to_payment_status
+from florin_server.api.payouts.deposit_claims import to_deposit_claim
 from florin_server.api.server.timestamps import to_timestamp
 from florin_server.compliance.buyer_data.store import BuyerDataRecord, DataSource
 from florin_server.domain.payments.payment import Payment
@@ -38,6 +39,12 @@ class CustomerCalls:
             collected_data=[
                 _to_customer_data(record, data) for record, data in customer.buyer_data
             ],
+            deposit_claims=[
+                customer_pb2.CustomerDepositClaim(
+                    payment_id=claim.payment_id, claim=to_deposit_claim(claim)
+                )
+                for claim in customer.claims
+            ],
         )
 
     async def EraseCustomer(
@@ -50,6 +57,7 @@ class CustomerCalls:
             wallet_names_erased=erased.wallets,
             payments_kept=erased.retained_payments,
             collected_data_erased=erased.data,
+            deposit_claims_erased=erased.claims,
         )
 
 

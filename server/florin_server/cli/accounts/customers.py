@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from florin.v1 import customer_pb2, payment_pb2
+from florin.v1 import customer_pb2, held_pb2, payment_pb2
 from grpc_rest_gateway.jsonshape import format_timestamp
 
 from florin_server.cli.console import console, print_json
@@ -27,6 +27,7 @@ def export_customer(overrides: dict[str, Any], account: str) -> None:
         "account": customer_data.account,
         "payments": [_to_payment_json(payment) for payment in customer_data.payments],
         "collectedData": [_to_data_json(collected) for collected in customer_data.collected_data],
+        "depositClaims": [_to_claim_json(claim) for claim in customer_data.deposit_claims],
     }
     if not print_json(document):
         console.print(json.dumps(document, indent=2, ensure_ascii=False))
@@ -58,6 +59,23 @@ def _to_data_json(customer: customer_pb2.CustomerData) -> dict[str, Any]:
     }
 
 
+def _to_claim_json(customer_claim: customer_pb2.CustomerDepositClaim) -> dict[str, Any]:
+    """Return a claim for money at a payment's address."""
+    claim = customer_claim.claim
+    state = held_pb2.DepositClaimState.Name(claim.state)
+    is_decided = claim.HasField("decided_at")
+    return {
+        "paymentId": customer_claim.payment_id,
+        "claimId": claim.claim_id,
+        "asset": claim.asset,
+        "amount": claim.amount,
+        "message": claim.message or None,
+        "state": state.removeprefix("DEPOSIT_CLAIM_STATE_").lower(),
+        "createdAt": format_timestamp(claim.created_at),
+        "decidedAt": format_timestamp(claim.decided_at) if is_decided else None,
+    }
+
+
 def erase_customer(overrides: dict[str, Any], account: str) -> None:
     """Erase the stored data except the records of moved money, and print what stayed."""
     done = call_operator(
@@ -67,6 +85,7 @@ def erase_customer(overrides: dict[str, Any], account: str) -> None:
         return
     console.print(
         f"Erased: {done.offers_erased} offers, {done.wallet_names_erased} wallet names, "
-        f"{done.collected_data_erased} sets of data about the buyer."
+        f"{done.collected_data_erased} sets of data about the buyer, "
+        f"{done.deposit_claims_erased} claims."
     )
     console.print(f"Kept: {done.payments_kept} payments, because their money moved.")

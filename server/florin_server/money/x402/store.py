@@ -6,7 +6,7 @@ together with the transaction that makes it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +17,7 @@ from florin_server.db.engine.query import (
     Op,
     Statement,
     insert,
+    is_in,
     is_one_of,
     operation,
     param,
@@ -205,6 +206,18 @@ _SETTLED = Statement(
     ),
     SettledTransfer,
 )
+_SETTLED_FOR = Statement(
+    select(_row.chain_id, _row.payment_id, _row.tx_hash)
+    .select_from(facilitation_table)
+    .join(payment_table, payment_table.c.id == _row.payment_id)
+    .where(
+        is_in(_row.payment_id, "payment_ids"),
+        _JOINED_BOUND,
+        _row.state == FacilitationState.SUCCEEDED,
+        payment_table.c.tx_id.is_distinct_from(_row.tx_hash),
+    ),
+    SettledTransfer,
+)
 _CLAIM = Statement(
     update(facilitation_table)
     .where(_row.key == param("for_key"), _row.state == FacilitationState.WAITING)
@@ -359,6 +372,13 @@ def list_settled(chain_id: str) -> Op[list[SettledTransfer]]:
     """Return the final transactions for payments that are looked at, and that no such one paid."""
     settled = yield from _SETTLED.all(chain_id=chain_id)
     # not in the statement, which would read all transfers of the chain by their index
+    return [item for item in settled if item.chain_id == chain_id]
+
+
+@operation
+def list_settled_for(chain_id: str, payment_ids: Collection[str]) -> Op[list[SettledTransfer]]:
+    """Return the final transactions for some payments, except the one that paid each."""
+    settled = yield from _SETTLED_FOR.all(payment_ids=payment_ids)
     return [item for item in settled if item.chain_id == chain_id]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from florin.v1 import webhook_pb2
 from grpc_rest_gateway.openapi import SchemaRegistry
 
+from florin_server.domain.payments.state import EVENT_DESCRIPTIONS, PaymentStateEvent
 from florin_server.domain.webhooks.endpoint import DEPOSIT_TYPES, EVENT_TYPES
 from florin_server.domain.webhooks.signing import HEADER_FAMILIES
 from florin_server.web.openapi.webhook_examples import make_webhook_example
@@ -31,19 +32,6 @@ _HEADERS = tuple(
 )
 
 
-_DEPOSIT_SUMMARIES = dict(
-    zip(
-        DEPOSIT_TYPES,
-        (
-            "Money arrived at an address of a payment.",
-            "Money at an address of a payment was sent back.",
-            "A buyer named an account for held money of an address.",
-        ),
-        strict=True,
-    )
-)
-
-
 def describe_webhooks(schemas: SchemaRegistry) -> JsonObject:
     """Describe one webhook per event type; all types share one schema."""
     body = schemas.build_response(webhook_pb2.WebhookEvent.DESCRIPTOR)
@@ -53,7 +41,8 @@ def describe_webhooks(schemas: SchemaRegistry) -> JsonObject:
 def _describe_type(event_type: str) -> str:
     subject, _, status = event_type.rpartition(".")
     if event_type in DEPOSIT_TYPES:
-        return _DEPOSIT_SUMMARIES[event_type]
+        description = EVENT_DESCRIPTIONS[PaymentStateEvent(status)]
+        return f"{description[0].upper()}{description[1:]}."
     verb = "was" if status in {"created", "settled"} else "is"
     return f"A {subject} {verb} {status}."
 

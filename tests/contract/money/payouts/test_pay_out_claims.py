@@ -10,6 +10,7 @@ import pytest
 from florin_sandbox.devnet.evm import DEVNET
 from florin_server.accounts.service import customers
 from florin_server.accounts.store import merchants
+from florin_server.base.topics import Topic
 from florin_server.domain.accounts.account import Partner
 from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError
@@ -185,11 +186,15 @@ async def test_strangers_cannot_multiply_claims_and_a_rejection_makes_room(shop)
     with pytest.raises(ApiError, match="contact Shop at help@shop.example") as refused:
         await claim(shop, held)
     assert refused.value.details == {"reason": "too_many_claims"}
-    # the same account again is no new claim
+    # the same account again is no new claim, and wakes no worker of webhooks
+    is_notified = asyncio.Event()
+    shop.app.notifier.subscribe(Topic.WEBHOOKS, is_notified)
     assert await claim(shop, held, number_account(0)) == strangers[0]
+    assert not is_notified.is_set()
     rejected = await reject(shop, strangers[0])
     assert await reject(shop, strangers[0]) == rejected
     own_claim = await claim(shop, held)
+    assert is_notified.is_set()
     assert await claim(shop, held, number_account(0)) == rejected
     number = OPEN_PER_ITEM_MAX
     await reject(shop, own_claim)
@@ -413,14 +418,27 @@ async def test_wrong_asset_has_nothing_to_claim(shop):
     assert refused.value.code == "params_validation"
 
 
+async def test_export_of_a_customer_has_only_its_own_claims_newest_first(shop):
+    held, later = await hold_money(shop), await hold_money(shop)
+    first = await claim(shop, held, message="I am Ada")
+    await claim(shop, held, number_account(1), message="I am Bob")
+    await confirm(shop, first)
+    shop.lab.clock.advance(1)
+    second = await claim(shop, later)
+    exported = await customers.export(shop.app, to_account(BUYER))
+    assert list(exported.claims) == [second, await find(shop, first)]
+    assert exported.claims[1].message == "I am Ada"
+    assert {payment.id for payment in exported.payments} == {held.payment_id, later.payment_id}
+
+
 async def test_erased_customer_keeps_only_the_claim_that_was_paid(shop):
     held = await hold_money(shop)
     own_claim = await claim(shop, held, message="I am Ada")
     stranger = await claim(shop, held, number_account(1), message="I am Bob")
-    await customers.erase(shop.app, number_account(1))
+    assert (await customers.erase(shop.app, number_account(1))).claims == 1
     assert await find(shop, stranger) is None
     await confirm(shop, own_claim)
-    await customers.erase(shop.app, to_account(BUYER))
+    assert (await customers.erase(shop.app, to_account(BUYER))).claims == 0
     paid_claim = await find(shop, own_claim)
     assert (paid_claim.state, paid_claim.account, paid_claim.message) == (
         DepositClaimState.CONFIRMED,

@@ -7,6 +7,7 @@ from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.db.engine.query import Command, Op, insert, operation
 from florin_server.db.tables.tables import process_table
 from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.money.settlement.worker import late_transfers
 from florin_server.money.settlement.worker.requested_payments import RequestedPayments
 from florin_server.rails.transfers import ObservedTransfers
 from florin_server.rails.types import AddressMention, MentionQuery, RailUnavailable, RequestedEvents
@@ -89,15 +90,19 @@ class ListingRail:
         self.transaction_requests = self.terms = self
         self.transfer_requests = None
         self.is_silent = False
+        self.failing_address = ""
         self.newest_first: list[AddressMention] = []
         self.queries: list[MentionQuery] = []
         self.reads: list[str] = []
 
-    async def list_mentions(self, queries) -> list[list[AddressMention]]:
+    async def list_mentions(self, queries) -> list[list[AddressMention] | None]:
         self.queries += queries
         if self.is_silent:
             raise RailUnavailable("no answer")
-        return [self.list_page(query) for query in queries]
+        return [
+            None if query.address == self.failing_address else self.list_page(query)
+            for query in queries
+        ]
 
     def list_page(self, query: MentionQuery) -> list[AddressMention]:
         hashes = [mention.tx_hash for mention in self.newest_first]
@@ -269,3 +274,106 @@ async def test_ended_payments_are_looked_at_rarely(service):
         service.clock.advance(1)
         await worker.run_turn({})
     assert len(rail.queries) == 1
+
+
+DAY_S = 86_400
+
+
+async def open_late_links(service, count=1):
+    """Return the addresses of links whose time is over, while no worker runs; and their rail."""
+    await give_coin(service)
+    links = [
+        await open_link(service, (await service.rest.create(ORDER))["paymentId"])
+        for _ in range(count)
+    ]
+    await service.service.workers.stop()
+    service.clock.advance(3 * 3600)
+    rail = TransferringRail(service.service.app.rails[CHAIN])
+    return [link.body["reference"] for link in links], rail
+
+
+def make_late_worker(service, rail) -> RequestedPayments:
+    app = service.service.app
+    return RequestedPayments(app, rail, app.settlers[CHAIN].context.direct_payments)
+
+
+async def take_turns(service, worker, seconds=11, turns=2) -> None:
+    for _ in range(turns):
+        service.clock.advance(seconds)
+        await worker.run_turn({})
+
+
+async def test_link_is_looked_at_every_day_for_half_a_year_after_its_time(service):
+    _, rail = await open_late_links(service)
+    rail.newest_first = [AddressMention("late", "", block_number=5)]
+    worker = make_late_worker(service, rail)
+    await take_turns(service, worker, turns=20)
+    assert (len(rail.queries), rail.reads) == (1, ["late"])
+    service.clock.advance(DAY_S)
+    await take_turns(service, worker, turns=20)
+    assert (len(rail.queries), rail.reads) == (2, ["late", "late"])
+    service.clock.advance(180 * DAY_S)
+    await take_turns(service, worker)
+    assert len(rail.queries) == 2
+
+
+async def test_daily_look_reads_no_transaction_again_after_two_days_of_blocks(service):
+    _, rail = await open_late_links(service)
+    worker = make_late_worker(service, rail)
+    old = [AddressMention(f"old{n}", "", block_number=5) for n in range(1_500)]
+    rail.newest_first = [AddressMention("new", "", block_number=2_000_000), *old]
+    await take_turns(service, worker, seconds=1, turns=40)
+    assert len(rail.reads) == 1_501
+    assert [query.before for query in rail.queries[:2]] == ["", "old998"]
+    listed = len(rail.queries)
+    service.clock.advance(DAY_S)
+    await take_turns(service, worker)
+    # only the page that has the newest is listed
+    assert rail.reads[1_501:] == ["new"]
+    assert len(rail.queries) == listed + 1
+
+
+async def test_late_look_continues_after_a_silent_node_and_after_a_restart(service):
+    _, rail = await open_late_links(service)
+    rail.newest_first = [AddressMention("late", "", block_number=5)]
+    rail.is_silent = True
+    worker = make_late_worker(service, rail)
+    await take_turns(service, worker, turns=3)
+    assert rail.reads == []
+    restarted = make_late_worker(service, rail)
+    rail.is_silent = False
+    await take_turns(service, worker, turns=1)
+    assert rail.reads == ["late"]
+    # a process that ended in the middle of a look
+    service.clock.advance(DAY_S)
+    rail.is_silent = True
+    await take_turns(service, restarted)
+    rail.is_silent = False
+    await take_turns(service, make_late_worker(service, rail), seconds=601, turns=1)
+    assert rail.reads == ["late", "late"]
+
+
+async def test_reference_that_cannot_be_listed_delays_no_other(service):
+    (failing, _), rail = await open_late_links(service, count=2)
+    rail.newest_first = [AddressMention("late", "", block_number=5)]
+    rail.failing_address = failing
+    worker = make_late_worker(service, rail)
+    await take_turns(service, worker, turns=3)
+    assert rail.reads == ["late"]
+    rail.failing_address = ""
+    await take_turns(service, worker)
+    assert rail.reads == ["late", "late"]
+
+
+async def test_late_looks_take_no_more_places_than_a_turn_has(service, monkeypatch):
+    monkeypatch.setattr(late_transfers, "_LOOKS_MAX", 2)
+    references, rail = await open_late_links(service, count=5)
+    worker = make_late_worker(service, rail)
+    asked: list[set[str]] = []
+    for _ in range(5):
+        before = len(rail.queries)
+        await take_turns(service, worker, turns=1)
+        asked.append({query.address for query in rail.queries[before:]})
+    assert max(map(len, asked)) == 2
+    assert set().union(*asked) == set(references)
+    assert len(rail.queries) == 5

@@ -97,6 +97,37 @@ async def test_final_transfer_whose_payment_was_not_bound_pays_after_a_restart(
         await check_ledger(service)
 
 
+async def test_final_transfer_that_was_not_bound_in_time_is_returned_by_a_daily_look(
+    tmp_path, monkeypatch
+):
+    async def add_nothing(_self) -> None:
+        """Miss every transfer while its address is watched."""
+
+    monkeypatch.setattr(RequestedPayments, "_add_settled", add_nothing)
+    async with open_service(tmp_path / "home", **SETTINGS) as service:
+        await open_accounts(service)
+        node = SolanaNodeClient(service.session, service.env["FLORIN_SOLANA_RPC_URL"])
+        buyer = SolanaTestWallet()
+        await fund(node, buyer)
+        payment_id, offer = await create_offer(service, {**ORDER, "expiresAt": service.now + 120})
+        await request(service, payment_id, await sign(node, buyer, offer))
+        query = "SELECT state FROM facilitation WHERE payment_id = ?"
+        await wait_until(
+            lambda: service.select(query, payment_id) == [("succeeded",)],
+            meanwhile=lambda: let_time_pass(service, node, 1),
+        )
+        service.clock.advance(130)
+        await let_time_pass(service, node)
+        assert await status_of(service, payment_id) == "expired"
+        assert list_returns(service, payment_id) == []
+        service.clock.advance(3 * 3_600)
+        await wait_until(
+            lambda: list_returns(service, payment_id) == [("return", buyer.account)],
+            meanwhile=lambda: let_time_pass(service, node, 1),
+        )
+        await check_ledger(service)
+
+
 async def test_x402_url_is_there_if_only_solana_can_be_paid(tmp_path):
     async with open_service(tmp_path / "home", **SETTINGS) as service:
         for rail in service.service.app.rails.values():

@@ -132,3 +132,31 @@ async def test_malformed_listing_is_no_listing(lab, wallet, answer):
     lab.transport.changes["getSignaturesForAddress"] = make_reply(answer)
     with pytest.raises(RailUnavailable):
         await requests.list_mentions([MentionQuery(requests.get_address(payment))])
+
+
+async def test_malformed_listing_of_one_address_loses_no_other(lab, wallet):
+    payment, option, signature = await pay_request(lab, wallet)
+    requests = lab.rail.transaction_requests
+    address, other = requests.get_address(payment), str(Keypair().pubkey())
+
+    def spoil(params: list[Any], answer: dict[str, Any]) -> dict[str, Any]:
+        return {**answer, "result": [7]} if params[0] == other else answer
+
+    lab.transport.changes["getSignaturesForAddress"] = spoil
+    spoiled, page = await requests.list_mentions([MentionQuery(other), MentionQuery(address)])
+    assert spoiled is None
+    assert [(item.tx_hash, item.reference) for item in page] == [(signature, option.reference)]
+    assert page[0].block_number > 0
+
+
+async def test_listing_without_slots_is_complete(lab, wallet):
+    payment, _, signature = await pay_request(lab, wallet)
+    requests = lab.rail.transaction_requests
+
+    def remove_slots(result: Any) -> None:
+        for entry in result:
+            del entry["slot"]
+
+    lab.transport.changes["getSignaturesForAddress"] = make_result_change(remove_slots)
+    (page,) = await requests.list_mentions([MentionQuery(requests.get_address(payment))])
+    assert [(item.tx_hash, item.block_number) for item in page] == [(signature, None)]

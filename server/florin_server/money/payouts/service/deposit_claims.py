@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from florin_server.accounts.store import credential_checks
@@ -71,6 +72,15 @@ class _Context(
     """The parts of the application that this module uses."""
 
 
+@dataclass(frozen=True, slots=True)
+class _CreatedClaims:
+    """The claims of an account, earlier ones too, and the payments that new ones changed."""
+
+    claims: list[DepositClaim]
+    changed_payments: list[Payment]
+    has_new: bool
+
+
 async def claim_deposit(
     app: _Context,
     caller: Caller,
@@ -111,13 +121,12 @@ async def claim_deposit(
         for money in claimable
     ]
     work = _create(merchant, payment.id, new_claims)
-    claims, changed_payments = await app.store.write(
-        credential_checks.run_if_active(caller.credential_status, work)
-    )
-    for changed_payment in changed_payments:
+    created = await app.store.write(credential_checks.run_if_active(caller.credential_status, work))
+    for changed_payment in created.changed_payments:
         app.notifier.publish_payment(changed_payment)
-    app.notifier.publish(Topic.WEBHOOKS)
-    return claims
+    if created.has_new:
+        app.notifier.publish(Topic.WEBHOOKS)
+    return created.claims
 
 
 async def _list_earlier(
@@ -141,7 +150,7 @@ async def _list_earlier(
 @operation
 def _create(
     merchant: Merchant, payment_id: str, new_claims: Sequence[DepositClaim]
-) -> Op[tuple[list[DepositClaim], list[Payment]]]:
+) -> Op[_CreatedClaims]:
     states = {money.id: money for money in (yield from held_money.lock_of_payment(payment_id))}
     existing = yield from deposit_claims.list_of_payment(payment_id)
     count = len(existing)
@@ -168,7 +177,8 @@ def _create(
         count += 1
     if claims:
         now_us = new_claims[0].created_at_us
-        return claims, (yield from deposit_events.record(reports, now_us))
+        changed_payments = yield from deposit_events.record(reports, now_us)
+        return _CreatedClaims(claims, changed_payments, has_new=bool(reports))
     if all(
         claim.held_id not in states or states[claim.held_id].state is not HeldMoneyState.HELD
         for claim in new_claims

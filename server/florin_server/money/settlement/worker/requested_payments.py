@@ -1,7 +1,8 @@
 """Finds the transactions that wallets fetched, or made, by a link and sent themselves.
 
 All transactions of a payment name one address, and the chain is asked for that address while the
-payment waits, and for an hour longer, so that late money is noticed. What others do with an address
+payment waits, and for an hour longer, so that late money is noticed. The address of a link is asked
+for again later, once a day. What others do with an address
 costs them fees and costs Florin little: only transactions with the note of an option are read, and
 those without a note where a wallet could have made the transfer itself. Each is read once, and all
 addresses share what is read at a time. Transfers by x402 are known by their signatures, and are
@@ -25,6 +26,7 @@ from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.money.payments.store import offered_options, watched_addresses
 from florin_server.money.payments.store.watched_addresses import WatchedAddress
 from florin_server.money.settlement.worker.direct_payments import DirectPayments
+from florin_server.money.settlement.worker.late_transfers import LateTransfers
 from florin_server.money.settlement.worker.transfer_links import TransferLinks
 from florin_server.money.x402 import store as facilitations
 from florin_server.money.x402.store import SettledTransfer
@@ -80,18 +82,30 @@ class _AddressProgress:
     unread: dict[str, str] = field(default_factory=dict)  # references by transaction
     seen: OrderedDict[str, None] = field(default_factory=OrderedDict)
     read_at_us: int = 0
+    # of a single look: what is older was read before, and how far this one came
+    from_block: int = 0
+    read_to: int | None = None
+    is_listed: bool = False
 
     def to_query(self) -> MentionQuery:
         return MentionQuery(self.watched.address, before=self.before, until=self.newest)
 
     def take_page(
         self, page: Sequence[AddressMention], *, is_last: bool, reads_all: bool = False
-    ) -> None:
+    ) -> bool:
         """Take the next page of the listing, the newest transaction first.
 
-        With `reads_all` a transaction can pay without a note.
+        With `reads_all` a transaction can pay without a note. Return True if nothing is left to
+        list.
         """
-        for mention in page:
+        recent = [
+            mention
+            for mention in page
+            if mention.block_number is None or mention.block_number >= self.from_block
+        ]
+        is_last = is_last or len(recent) < len(page)
+        for mention in recent:
+            self.read_to = max(self.read_to or 0, mention.block_number or 0) or None
             is_read = mention.reference or (reads_all and not mention.is_failed)
             if is_read and mention.tx_hash not in self.seen:
                 self.queue(mention.tx_hash, mention.reference)
@@ -102,8 +116,10 @@ class _AddressProgress:
         if is_last:
             self.newest, self.next_newest = self.next_newest or self.newest, ""
             self.before = ""
+            self.is_listed = True
         else:
             self.before = page[-1].tx_hash
+        return is_last
 
     def queue(self, tx_hash: str, reference: str = "") -> None:
         """Let a transaction be read once."""
@@ -136,6 +152,7 @@ class RequestedPayments:
         self._rail = rail
         self._direct_payments = direct_payments
         self._links = TransferLinks(app, rail)
+        self._late_transfers = LateTransfers(app, rail)
         self._addresses: dict[str, _AddressProgress] = {}  # by payment
         self._look_at_us = self._reload_at_us = 0
         self._has_settled = True
@@ -162,9 +179,11 @@ class RequestedPayments:
             self._has_settled = True
         await self._load(steady_us)
         await self._add_settled()
+        await self._add_late(steady_us)
         try:
             await self._list(requests, steady_us)
             await self._read(requests, items)
+            await self._complete_late()
         except RailUnavailable as error:
             self._look_at_us = steady_us + _RETRY_US
             text = "%s: transactions that wallets sent are not read yet: %s"
@@ -192,6 +211,7 @@ class RequestedPayments:
                 progress.watched = watched
         if is_reload:
             payment_ids = {watched.payment_id for watched in listed}
+            payment_ids.update(self._late_transfers.payment_ids)
             self._addresses = {
                 payment_id: progress
                 for payment_id, progress in self._addresses.items()
@@ -210,6 +230,32 @@ class RequestedPayments:
         await self._links.load({item.payment_id for item in new})
         for item in new:
             self._addresses[item.payment_id].queue(item.tx_hash)
+
+    async def _add_late(self, steady_us: int) -> None:
+        """Add the addresses that are no longer watched and are due for a look."""
+        looks = await self._late_transfers.claim(self._addresses.keys())
+        if not looks:
+            return
+        payment_ids = [look.watched.payment_id for look in looks]
+        await self._links.load(payment_ids)
+        settled = await self._app.store.read(
+            facilitations.list_settled_for(self._rail.chain_id, payment_ids)
+        )
+        for look in looks:
+            self._late_transfers.begin(look)
+            self._addresses[look.watched.payment_id] = _AddressProgress(
+                look.watched, steady_us, steady_us + _RELIST_US, from_block=look.from_block
+            )
+        for item in settled:
+            self._addresses[item.payment_id].queue(item.tx_hash)
+
+    async def _complete_late(self) -> None:
+        """End the looks at addresses of which everything is listed and read."""
+        for payment_id in list(self._late_transfers.payment_ids):
+            progress = self._addresses[payment_id]
+            if progress.is_listed and not progress.unread:
+                await self._late_transfers.complete(payment_id, progress.read_to)
+                del self._addresses[payment_id]
 
     def _is_unseen(self, item: SettledTransfer) -> bool:
         progress = self._addresses.get(item.payment_id)
@@ -254,9 +300,13 @@ class RequestedPayments:
                 progress.restart()
         pages = await requests.list_mentions([progress.to_query() for progress in due])
         for progress, page in zip(due, pages, strict=True):
-            is_last = len(page) < requests.page_size
+            if page is None:
+                progress.due_us = steady_us + _RETRY_US
+                continue
             reads_all = self._links.has_links(progress.watched.payment_id)
-            progress.take_page(page, is_last=is_last, reads_all=reads_all)
+            is_last = progress.take_page(
+                page, is_last=len(page) < requests.page_size, reads_all=reads_all
+            )
             pause_us = self._get_pause_us(progress.watched) if is_last else 0
             progress.due_us = steady_us + pause_us
 

@@ -87,7 +87,9 @@ class SolanaTransactionRequests:
             raise ValueError(f"a transaction of {len(raw)} bytes is longer than {PACKET_BYTES}")
         return base64.b64encode(raw).decode()
 
-    async def list_mentions(self, queries: Sequence[MentionQuery]) -> list[list[AddressMention]]:
+    async def list_mentions(
+        self, queries: Sequence[MentionQuery]
+    ) -> list[list[AddressMention] | None]:
         """Return pages of final transactions, the newest first; one batched read."""
         return await referenced.list_mentions(self._node, queries)
 

@@ -63,15 +63,29 @@ def log_unread(chain: SolanaChainSettings, signature: str, error: RailUnavailabl
 
 async def list_mentions(
     node: SolanaNode, queries: Sequence[MentionQuery]
-) -> list[list[AddressMention]]:
-    """Return for each query a page of finalized transactions, the newest first."""
+) -> list[list[AddressMention] | None]:
+    """Return for each query a page of finalized transactions, the newest first.
+
+    A page that the node did not return is None. RailUnavailable if it returned none at all.
+    """
     calls = []
     for query in queries:
         config = {"limit": PAGE_SIZE, "commitment": FINALIZED}
         config |= {"before": query.before} if query.before else {}
         config |= {"until": query.until} if query.until else {}
         calls.append(("getSignaturesForAddress", (query.address, config)))
-    return [_parse_mentions(answer) for answer in await node.batch(calls)]
+    pages: list[list[AddressMention] | None] = []
+    failure = None
+    for query, answer in zip(queries, await node.batch(calls), strict=True):
+        try:
+            pages.append(_parse_mentions(answer))
+        except RailUnavailable as error:
+            _log.warning("transactions of %s are listed again: %s", query.address, error)
+            pages.append(None)
+            failure = error
+    if failure is not None and not any(page is not None for page in pages):
+        raise failure
+    return pages
 
 
 def _parse_mentions(answer: Any) -> list[AddressMention]:
@@ -88,8 +102,23 @@ def _parse_mentions(answer: Any) -> list[AddressMention]:
         except ValueError as error:
             raise RailUnavailable("the node returned something other than a signature") from error
         reference = memo[1] if memo and succeeded else ""
-        mentions.append(AddressMention(signature, reference, is_failed=not succeeded))
+        mentions.append(
+            AddressMention(
+                signature,
+                reference,
+                is_failed=not succeeded,
+                block_number=_find_number(entry.get("slot")),
+            )
+        )
     return mentions
+
+
+def _find_number(value: object) -> int | None:
+    """Return a number; None if the node did not return one."""
+    try:
+        return parse_number(value)
+    except RailUnavailable:
+        return None
 
 
 async def find_events(
