@@ -21,7 +21,7 @@ CONCURRENCY = 12
 # how far a call's key can be from the common position
 SPREAD = 3
 # how long a client waits for a restarting server
-PATIENCE_S = 60
+PATIENCE_S = 240
 POLL_S = 0.02
 
 

@@ -141,7 +141,7 @@ async def _run_round(failover: Round, server: AnyServer) -> str:
     await asyncio.gather(confirming, return_exceptions=True)
     await failover.desk.chain.ask("florin_fault", {"kind": "mining", "paused": False})
     await failover.desk.chain.mine()
-    reason: str = await wait_until(lambda: _find_pause_reason(failover), patience_s=60)
+    reason: str = await wait_until(lambda: _find_pause_reason(failover), patience_s=240)
     # merchants repeat requests that got no answer, and others make their first request
     before = [await failover.list_transfers(wallet) for wallet in failover.wallets]
     for wallet in (lost, pending, *later):
@@ -160,7 +160,7 @@ async def _run_round(failover: Round, server: AnyServer) -> str:
             lambda w=wallet: failover.list_transfers(w),
             [PRICE],
             meanwhile=lambda: _pass_resumed(failover),
-            patience_s=60,
+            patience_s=240,
         )
     await _pass_time(failover)
     for wallet in failover.wallets:

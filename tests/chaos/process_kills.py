@@ -72,10 +72,10 @@ async def campaign(folder: Path, kills: int, seed: int = 7) -> dict[str, Any]:
                     await _wait_for_stories(people, runs)
                     # this includes a process that has only just started
                     pids = await wait_until(
-                        lambda: list_children(command.process.pid), patience_s=60
+                        lambda: list_children(command.process.pid), patience_s=240
                     )
                     kill_process(killed := rng.choice(pids))
-                    await wait_until(lambda pid=killed: not is_alive(pid), patience_s=60)
+                    await wait_until(lambda pid=killed: not is_alive(pid), patience_s=240)
                 ends.set()
                 await asyncio.gather(*runs)
                 bad = await find_differences(installation, session, acknowledged)

@@ -76,7 +76,7 @@ def end(process):
     """End a process that did not end itself, with all its children."""
     if process.poll() is None:
         os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
+    process.communicate(timeout=240)
 
 
 def result_of(run):

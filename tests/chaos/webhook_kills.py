@@ -84,7 +84,7 @@ async def campaign(folder: Path, kills: int, seed: int = 1) -> dict[str, object]
                 await _create_endpoints(api, server.port, up.env["FLORIN_MERCHANT_ID"], back_end)
             shops = [asyncio.create_task(_run_shop(api, f"{kill}-{n}", rng)) for n in range(_SHOPS)]
             target = back_end.count + rng.randrange(1, 60)
-            await wait_until(lambda target=target: back_end.count >= target, patience_s=60)
+            await wait_until(lambda target=target: back_end.count >= target, patience_s=240)
             up.send_signal(signal.SIGKILL)
             await asyncio.to_thread(up.wait_ended)
             for task in shops:

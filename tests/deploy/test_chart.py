@@ -66,7 +66,7 @@ def run_helm(*arguments: str, values: object = None) -> subprocess.CompletedProc
         env={**os.environ, "HELM_NO_PLUGINS": "1"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
@@ -384,7 +384,7 @@ def test_roles_of_the_chart_start_existing_commands():
             env={**os.environ, "COLUMNS": "200"},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=True,
         )
         for option in options:

@@ -33,7 +33,7 @@ def systemd() -> str:
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
 
 
 def values(unit: Path, name: str) -> list[str]:

@@ -129,7 +129,7 @@ class PartnerAccount:
             request.id = place["id"]
         stub = admin_pb2_grpc.AdminServiceStub(self._service.channel)
         metadata = [(key.lower(), text) for key, text in headers.items()]
-        call = getattr(stub, name)(request, metadata=metadata, timeout=30)
+        call = getattr(stub, name)(request, metadata=metadata, timeout=120)
         try:
             answer = await call
         except grpc.aio.AioRpcError as error:

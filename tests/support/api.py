@@ -172,7 +172,7 @@ class GrpcApi:
 
     async def ask(self, call: Any, request: Any, metadata: Any) -> Json:
         try:
-            return to_json(await call(request, metadata=metadata, timeout=30))
+            return to_json(await call(request, metadata=metadata, timeout=120))
         except grpc.aio.AioRpcError as error:
             raise to_api_call_error(error) from error
 

@@ -15,7 +15,7 @@ from tests.support.command import CommandResult
 
 FOLDER = Path(__file__).parents[2] / "examples"
 # only a service that hangs reaches this
-PATIENCE_S = 120
+PATIENCE_S = 600
 
 
 def load_example(name: str) -> ModuleType:

@@ -22,7 +22,7 @@ class OperatorStub:
     async def call(self, method: str, request: Message) -> Any:
         """Return the answer; on an error, raise the refusal that REST would return."""
         try:
-            return await getattr(self._stub, method)(request, metadata=self._metadata, timeout=30)
+            return await getattr(self._stub, method)(request, metadata=self._metadata, timeout=120)
         except grpc.aio.AioRpcError as error:
             raise to_api_call_error(error) from error
 

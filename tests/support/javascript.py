@@ -54,7 +54,7 @@ async def serve_script(
         return True
 
     try:
-        await wait_until(listens, patience_s=60)
+        await wait_until(listens, patience_s=240)
         yield process
     finally:
         if process.returncode is None:
@@ -71,7 +71,7 @@ def run_script(script: str, value: Any) -> Any:
         input=json.dumps(value),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

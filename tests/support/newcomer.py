@@ -19,7 +19,7 @@ import pytest
 
 from tests.support.documents import ROOT
 
-PATIENCE_S = 120
+PATIENCE_S = 600
 # packages that are installed in place
 ROOTS = ("client/gen", "client", "server", "gateway/options", "gateway", "sandbox")
 

@@ -37,7 +37,7 @@ from tests.support.api import GrpcApi, RestApi
 from tests.support.chain import ChainClient
 from tests.support.chains import EmbeddedChains, EvmChains
 from tests.support.service import run_service
-from tests.support.until import advance, wait_until
+from tests.support.until import PATIENCE_S, advance, wait_until
 from tests.support.wallet import EvmTestWallet
 
 START_S = 1_800_000_000
@@ -148,7 +148,7 @@ class ServiceHarness:
     async def wait_final(self, payment_id: str) -> dict[str, Any]:
         """Return the last state of a payment, read from its stream."""
         # a dead worker ends no payment: then the test fails and does not hang
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(2 * PATIENCE_S):
             states = [state async for state in self.rest.watch(payment_id)]
         return states[-1]
 

@@ -51,7 +51,7 @@ else:
     client.register("solana:*", ExactSvmScheme(signer, rpc_url=job["rpc"]))
 
 async def main():
-    async with x402HttpxClient(client, timeout=60) as http:
+    async with x402HttpxClient(client, timeout=240) as http:
         answer = await http.get(job["url"], headers={"Accept": "application/json"})
         await answer.aread()
         print(json.dumps({"status": answer.status_code, "body": answer.json(),
@@ -173,7 +173,7 @@ async def run_paid_api(
         return True
 
     try:
-        await wait_until(listens, patience_s=60)
+        await wait_until(listens, patience_s=240)
         yield f"http://127.0.0.1:{port}/"
     finally:
         if process.returncode is None:

@@ -7,7 +7,8 @@ from nbformat import NotebookNode, v4
 
 from tools.gallery.pages import NOTEBOOKS, ROOT
 
-TIMEOUT_S = 120
+# only a cell that hangs reaches this
+TIMEOUT_S = 600
 _RECORD_SOURCE = f"""import sys
 sys.path.append({str(ROOT)!r})
 from tools.gallery.figures import record_figures

@@ -215,7 +215,7 @@ def on_terminal(*command: str, home: Path, until: str, **changes: str) -> str:
             out += os.read(ours, 65_536)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=240)
         os.close(ours)
     return out.decode().replace("\r\n", "\n")
 

@@ -75,7 +75,7 @@ def look(*words: str, **changes: str) -> subprocess.Popen[str]:
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, set[str]]:
     """Return a command's exit status, and the slow modules that it had loaded by then."""
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == 0, err
     status, modules = json.loads(err.splitlines()[-1])
     results = {
@@ -126,7 +126,7 @@ def test_server_loads_no_wallet_library():
     """It would be a sixth of the start; only keystores and test payments need it."""
     code = "import florin_server.app.service, sys; print(*sys.modules)"
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=240
     )
     modules = done.stdout.split()
     assert "florin_server.money.payments.service.panel_wallet" in modules
@@ -149,7 +149,7 @@ def completed(shell: str, typed: str) -> str:
         text=True,
         check=True,
         env={"PATH": "/usr/bin:/bin", **changes},
-        timeout=60,
+        timeout=240,
     )
     return done.stdout
 

@@ -33,7 +33,7 @@ def test_it_follows_a_payment_to_its_end(up):
         env={**os.environ, **up.env},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -41,7 +41,7 @@ def run(request, tmp_path):
             env={**os.environ, **env},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
         )
         assert done.returncode == 0, done.stderr

@@ -66,7 +66,7 @@ class Checkout:
             env=env,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
             start_new_session=True,
         )

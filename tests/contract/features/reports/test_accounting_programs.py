@@ -36,7 +36,7 @@ def run(folder, *command):
         pytest.skip(f"NOT TESTED with {command[0]}: it is not installed")
     env = {**os.environ, "LC_ALL": "C.UTF-8"}
     done = subprocess.run(
-        command, cwd=folder, env=env, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

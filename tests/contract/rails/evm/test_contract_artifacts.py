@@ -160,7 +160,7 @@ def kind(field: dict) -> str:
 
 def build(sources: Path, *outputs: Path) -> None:
     command = ["node", CONTRACTS / "build.mjs", solc(), sources, *outputs]
-    subprocess.run(command, check=True, timeout=120)
+    subprocess.run(command, check=True, timeout=600)
 
 
 def solc() -> Path:
