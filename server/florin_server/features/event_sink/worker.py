@@ -20,7 +20,6 @@ from florin_server.base.topics import Topic
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.quarantine import QuarantinedItemKind
-from florin_server.domain.webhooks.endpoint import WebhookDelivery
 from florin_server.features.event_sink.service.broker import (
     BrokerUnavailable,
     ConnectBroker,
@@ -31,7 +30,7 @@ from florin_server.features.event_sink.service.broker import (
 )
 from florin_server.features.event_sink.service.message import build_messages
 from florin_server.features.event_sink.store import queue
-from florin_server.features.event_sink.store.queue import PublishedPlace
+from florin_server.features.event_sink.store.queue import PublishedPlace, QueuedPayment
 from florin_server.money.outbox.store.outbox import EVENT_SINK_ID
 from florin_server.operations.context import OperationsContext, QuarantineContext
 from florin_server.operations.service.quarantine import is_unexpected
@@ -80,7 +79,7 @@ class _PublishResult:
     `error` is why its next event is not published; it is quarantined if the event was refused.
     """
 
-    pending: WebhookDelivery
+    pending: QueuedPayment
     place: int
     count: int
     error: Exception | None = None
@@ -188,9 +187,9 @@ class EventPublisher:
                 raise result
         return any(result.count or not _is_temporary(result) for result in done)
 
-    async def _publish(self, broker: EventBroker, pending: WebhookDelivery) -> _PublishResult:
+    async def _publish(self, broker: EventBroker, pending: QueuedPayment) -> _PublishResult:
         """Publish a payment's events in their order, up to the first that is not acknowledged."""
-        place, count, began_s = pending.told, 0, time.monotonic()
+        place, count, began_s = pending.place, 0, time.monotonic()
         try:
             queued = await self._core.store.read(queue.get_queued_events(pending))
             messages = build_messages(
@@ -216,7 +215,7 @@ class EventPublisher:
         places = [
             PublishedPlace(result.pending.payment_id, result.place)
             for result in results
-            if result.place > result.pending.told
+            if result.place > result.pending.place
         ]
         if places:
             await core.store.write(queue.record_published(places, core.clock.now_us()))
@@ -295,6 +294,6 @@ def _is_temporary(result: _PublishResult) -> bool:
     return isinstance(result.error, BrokerUnavailable | EventNotStored)
 
 
-def _get_subject(pending: WebhookDelivery) -> str:
+def _get_subject(pending: QueuedPayment) -> str:
     """Return the subject of a payment in the quarantine, as for deliveries to endpoints."""
     return f"{EVENT_SINK_ID}/{pending.payment_id}"

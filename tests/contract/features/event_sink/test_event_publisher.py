@@ -56,10 +56,10 @@ async def test_events_are_queued_only_while_the_sink_is_on(shop, sink):
     await turn_on(shop)
     await sink.cancel(created)
     (pending,) = await shop.read(queue.list_due(sink.clock.now_us(), 10))
-    assert (pending.payment_id, pending.told, pending.newest) == (created.id, 0, 1)
+    assert (pending.payment_id, pending.place, pending.newest) == (created.id, 0, 1)
 
 
-async def test_merchant_id_is_one_token_of_the_subject(sink, broker):
+async def test_merchant_id_is_a_single_token_of_the_subject(sink, broker):
     await sink.create(merchant_id="shop.*>1 é")
     async with sink.publish():
         await sink.wait_published()

@@ -11,23 +11,34 @@ from typing import NamedTuple
 
 from sqlalchemy import Integer, and_, cast, delete, func, null, or_, select, update
 
-from florin_server.db.engine.query import Command, Op, Statement, columns, operation, param
+from florin_server.db.engine.query import Command, Op, Statement, operation, param
 from florin_server.db.tables.tables import webhook_delivery_table
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.webhooks import schedule
-from florin_server.domain.webhooks.endpoint import WebhookDelivery
 from florin_server.domain.webhooks.snapshot import PaymentEvent
 from florin_server.money.outbox.store import events
 from florin_server.money.outbox.store.outbox import EVENT_SINK_ID
 from florin_server.money.payments.store import payments
 
 _delivery = webhook_delivery_table.c
+# the place up to which it is published
+_PLACE = _delivery["told"]
 _OF_SINK = _delivery.endpoint_id == EVENT_SINK_ID
 # as it was read: another process has not published more of it
-_UNCHANGED = (_OF_SINK, _delivery.payment_id == param("payment"), _delivery.told == param("from_"))
+_UNCHANGED = (_OF_SINK, _delivery.payment_id == param("payment"), param("from_") == _PLACE)
+
+
+class QueuedPayment(NamedTuple):
+    """A payment with unpublished events: those above `place`, up to `newest`."""
+
+    payment_id: str
+    place: int
+    newest: int
+    attempts: int
+
 
 _DUE = Statement(
-    select(*columns(webhook_delivery_table, WebhookDelivery))
+    select(_delivery.payment_id, _PLACE.label("place"), _delivery.newest, _delivery.attempts)
     .where(
         _OF_SINK,
         _delivery.next_at_us.is_not(None),
@@ -35,18 +46,25 @@ _DUE = Statement(
     )
     .order_by(_delivery.next_at_us, _delivery.payment_id)
     .limit(param("limit")),
-    WebhookDelivery,
+    QueuedPayment,
 )
 _ADVANCE = Command(
     update(webhook_delivery_table)
-    .where(_OF_SINK, _delivery.payment_id == param("payment"), _delivery.told < param("place"))
-    .values(told=param("place"), attempts=0, since_us=param("now_us"), next_at_us=param("now_us"))
+    .where(_OF_SINK, _delivery.payment_id == param("payment"), param("place") > _PLACE)
+    .values(
+        {
+            "told": param("place"),
+            "attempts": 0,
+            "since_us": param("now_us"),
+            "next_at_us": param("now_us"),
+        }
+    )
 )
 _DELETE = Command(
     delete(webhook_delivery_table).where(
         _OF_SINK,
         _delivery.payment_id == param("payment"),
-        _delivery.newest <= _delivery.told,
+        _delivery.newest <= _PLACE,
     )
 )
 _POSTPONE = Command(
@@ -98,14 +116,14 @@ class PublishedPlace:
 
 
 @operation
-def list_due(now_us: int, limit: int) -> Op[list[WebhookDelivery]]:
+def list_due(now_us: int, limit: int) -> Op[list[QueuedPayment]]:
     """Return payments whose events are due, those first that wait longest."""
     far_us = now_us + schedule.DELAY_MAX_US
     return (yield from _DUE.all(now_us=now_us, far_us=far_us, limit=limit))
 
 
 @operation
-def get_queued_events(pending: WebhookDelivery) -> Op[QueuedEvents]:
+def get_queued_events(pending: QueuedPayment) -> Op[QueuedEvents]:
     """Return the data to publish a payment's events. ValueError if the payment does not exist."""
     payment = yield from payments.find(pending.payment_id)
     if payment is None:
@@ -114,7 +132,7 @@ def get_queued_events(pending: WebhookDelivery) -> Op[QueuedEvents]:
     if payment.option_id is not None:
         option = yield from payments.find_option(payment.id, payment.option_id)
     history = yield from events.list_events(payment)
-    pending_events = [event for event in history if pending.told < event.place <= pending.newest]
+    pending_events = [event for event in history if pending.place < event.place <= pending.newest]
     return QueuedEvents(payment, option, history, pending_events)
 
 
