@@ -40,7 +40,7 @@ def find_problem(settings: Settings) -> str:
 async def start_queue(app: App, *, runs_workers: bool) -> None:
     """Queue events for the sink from now on if it is on; SetupError if it cannot work.
 
-    Only a process that publishes turns it off: others may lack its settings.
+    Only a process that publishes turns it off: other processes may lack its settings.
     """
     if problem := find_problem(app.settings):
         raise SetupError(problem)

@@ -62,7 +62,7 @@ _PAUSE_S: Final = 0.01
 # payments that are published at the same time, and events of one of them in one turn
 _BATCH_SIZE: Final = 64
 _EVENTS_MAX: Final = 16
-# no event of a payment is begun later in a turn, so that the lease lasts longer
+# no event of a payment starts later in a turn, so that the lease lasts longer
 _TURN_S: Final = 5.0
 # pauses while the broker accepts nothing double, up to a limit
 _BACKOFF_S, _BACKOFF_MAX_S = 1.0, 15.0
@@ -112,7 +112,7 @@ class EventPublisher:
         self._postponed_us: int | None = None
 
     async def run(self) -> None:
-        """Run until canceled; the lease is free for others then."""
+        """Run until canceled; then the lease is free."""
         core, event = self._core, self._due_event
         self._failures = self._losses = 0
         try:
