@@ -229,6 +229,15 @@ ROWS: dict[str, tuple[DashboardPanel, ...]] = {
             ),
         ),
         DashboardPanel(
+            "Event sink",
+            "short",
+            (
+                (_format_rate("florin_event_sink_events_total", "outcome"), "{{outcome}} per s"),
+                (_format_max("florin_event_sink_waiting"), "payments queued"),
+                (_format_max("florin_event_sink_oldest_unpublished_seconds"), "s: oldest event"),
+            ),
+        ),
+        DashboardPanel(
             "Queued writes", "short", (("sum(florin_store_queue_operations)", "writes"),)
         ),
         DashboardPanel(

@@ -40,6 +40,7 @@ DOCUMENTS = (
                 "payments",
                 "checkout",
                 "webhooks",
+                "event-sink",
                 "examples",
                 "tutorials/wallet",
                 "receipts",

@@ -24,7 +24,12 @@ from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.shared_limits import LimitSync
 from florin_server.money.payments.store.listing import PaymentTotals
 from florin_server.money.settlement.store.gas import GasUsage
-from florin_server.operations.process import ProcessName, StoreHealth, WorkerFailures
+from florin_server.operations.process import (
+    EventSinkHealth,
+    ProcessName,
+    StoreHealth,
+    WorkerFailures,
+)
 from florin_server.operations.roles import KeySender, LeasedWorker
 from florin_server.operations.service.quarantine import Quarantine
 from florin_server.operations.service.sign_in_failures import SignInFailures
@@ -96,6 +101,7 @@ class Core:
     # workers of this process that failed unexpectedly, by name
     worker_failures: WorkerFailures = field(default_factory=WorkerFailures)
     store_health: StoreHealth = field(default_factory=StoreHealth)
+    event_sink_health: EventSinkHealth = field(default_factory=EventSinkHealth)
     process_name: ProcessName = field(default_factory=ProcessName)
     # ids of keys and app ids that do not work while the test accounts are off
     disabled_ids: frozenset[str] = frozenset()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from florin_server.app import webhooks
+from florin_server.app import event_sink, webhooks
 from florin_server.app.core import App, Core
 from florin_server.app.housekeeping.finish_upgrade import finish_upgrade
 from florin_server.app.housekeeping.prices import follow_prices
@@ -53,6 +53,7 @@ class WorkerSet:
     settlement_workers: list[ChainSettler | StandbyWorker]
     payout_workers: list[PayoutWorker | StandbyWorker]
     runs_workers: bool = True
+    lease_owner: str = ""
 
     @classmethod
     def create(
@@ -91,6 +92,7 @@ class WorkerSet:
                 for rail in rails
                 if rail.payouts is not None
             ],
+            lease_owner=lease_owner,
         )
 
     def list_keys(self) -> Iterator[SigningKey]:
@@ -194,6 +196,8 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
             app, webhooks.build_http_client(app), webhooks.build_event_encoder()
         )
         steady["deliver_webhooks"] = deliverer.run
+    if staff.runs_workers and app.settings.event_sink.url:
+        steady["publish_events"] = event_sink.build_publisher(app, staff.lease_owner).run
     if app.settings.prices.pairs:
         steady["follow_prices"] = partial(follow_prices, app)
     keepers = [BookKeeper(app, rail) for rail in app.rails.values()] if staff.runs_workers else []

@@ -126,6 +126,12 @@ WEBHOOKS = MetricFamily(
     ("outcome",),
     "attempts to deliver an event to a webhook endpoint",
 )
+SINK_EVENTS = MetricFamily(
+    "florin_event_sink_events_total",
+    "counter",
+    ("outcome",),
+    "events published to the event sink, and events that it did not store",
+)
 METRIC_FAMILIES = (
     REQUESTS,
     IN_FLIGHT,
@@ -142,11 +148,13 @@ METRIC_FAMILIES = (
     OPERATIONS,
     HINTS,
     WEBHOOKS,
+    SINK_EVENTS,
 )
 PROTOCOLS = ("rest", "grpc")
 HINT_OUTCOMES = ("sent", "heard", "dropped", "ignored")
 TRANSACTION_OUTCOMES = ("succeeded", "reverted", "replaced")
 WEBHOOK_OUTCOMES = ("delivered", "failed")
+SINK_OUTCOMES = ("published", "failed")
 PAYOUT_OUTCOMES = ("done", "again", "unproven")
 
 
@@ -169,6 +177,7 @@ class Meters:
         self._operations = self._create_counter(OPERATIONS)
         self._hints = self._create_counter(HINTS)
         self._webhooks = self._create_counter(WEBHOOKS)
+        self._sink_events = self._create_counter(SINK_EVENTS)
         # finding a series by its labels costs more than counting in it
         self._series: dict[tuple[str, str, str], Histogram] = {}
         self._in_flight = dict.fromkeys(PROTOCOLS, 0)
@@ -183,6 +192,8 @@ class Meters:
             self._hints.labels(hint)
         for outcome in WEBHOOK_OUTCOMES:
             self._webhooks.labels(outcome)
+        for outcome in SINK_OUTCOMES:
+            self._sink_events.labels(outcome)
 
     def _create_counter(self, family: MetricFamily) -> Counter:
         return Counter(family.name, family.description, family.labels, registry=self.registry)
@@ -240,6 +251,10 @@ class Meters:
     def record_webhook_attempt(self, outcome: str) -> None:
         """Count an attempt to deliver an event to an endpoint."""
         self._webhooks.labels(outcome).inc()
+
+    def record_sink_events(self, outcome: str, count: int) -> None:
+        """Count events that the sink stored, or did not store."""
+        self._sink_events.labels(outcome).inc(count)
 
     def create_refusal_counter(self, limit: str) -> Callable[[], None]:
         """Return the counter of refusals by one limit; it reports none until the first."""

@@ -10,11 +10,12 @@ from typing import Any, Final
 
 DEFAULT_HOME: Final = Path(".florin")
 _NAME: Final = "florin.toml"
-# settings, also of chains, that contain paths of files
+# settings, also of chains and of the event sink, that contain paths of files
 _PATHS: Final = (
     *("keystore_password_file", "gateway_token_file", "store_file", "store_standby_file"),
     *("tls_certificate", "tls_key", "grpc_client_ca"),
     *("relayer_keystores", "treasury_keystore"),
+    *("password_file", "token_file", "tls_ca"),
 )
 # messages of the TOML parser, and their plain form
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")
@@ -95,6 +96,7 @@ def _resolve_paths(text: dict[str, Any], folder: Path) -> None:
     """Resolve the paths in a home's file against the home, wherever a command runs."""
     tables = [
         text,
+        text.get("event_sink"),
         *(
             chain_table
             for kind in ("chains", "solana_chains")

@@ -62,6 +62,12 @@ def put_value(name: str, value: str) -> Op[None]:
 
 
 @operation
+def forget_value(name: str) -> Op[None]:
+    """Delete the value of a name; part of an operation."""
+    yield from _FORGET.all(name_=name)
+
+
+@operation
 def list_values(prefix: str) -> Op[dict[str, str]]:
     """Return the values of names with a prefix, by the rest of the name."""
     rows = yield from _BY_PREFIX.all(prefix=f"{prefix}%")

@@ -64,6 +64,7 @@ class ConditionName(StrEnum):
     MACHINE_CLOCK_OFF = "machine_clock_off"
     CLOCK_WRONG = "clock_wrong"
     WEBHOOKS_PAUSED = "webhooks_paused"
+    EVENT_SINK_FAILING = "event_sink_failing"
     ITEM_SET_ASIDE = "item_set_aside"
     WORKER_FAILING = "worker_failing"
 
@@ -311,6 +312,13 @@ CONDITION_SPECS: Final[Mapping[ConditionName, ConditionSpec]] = {
         "them, and their deliveries are queued",
         "list them with `florin webhooks list --paused`, and ask their owners to fix and resume "
         "them",
+    ),
+    _NAME.EVENT_SINK_FAILING: ConditionSpec(
+        ConditionState.WARNING,
+        "the broker of the event sink cannot be reached, or does not store events: they are "
+        "queued, and Florin publishes them later",
+        "check the broker, its stream and Florin's access to it, as the reason says; Florin "
+        "retries automatically",
     ),
     _NAME.ITEM_SET_ASIDE: ConditionSpec(
         ConditionState.CRITICAL,

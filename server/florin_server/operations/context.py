@@ -7,7 +7,12 @@ from typing import Protocol
 
 from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ConditionTracker
-from florin_server.operations.process import ProcessName, StoreHealth, WorkerFailures
+from florin_server.operations.process import (
+    EventSinkHealth,
+    ProcessName,
+    StoreHealth,
+    WorkerFailures,
+)
 from florin_server.operations.roles import KeySender, LeasedWorker
 from florin_server.operations.service.quarantine import Quarantine
 from florin_server.operations.service.sign_in_failures import SignInFailures
@@ -35,6 +40,10 @@ class OperationsContext(Protocol):
     @property
     def store_health(self) -> StoreHealth:
         """Return how the process reaches its store."""
+
+    @property
+    def event_sink_health(self) -> EventSinkHealth:
+        """Return how the process publishes events to the sink."""
 
     @property
     def worker_failures(self) -> WorkerFailures:

@@ -66,3 +66,10 @@ class ProcessName:
     source: str = "process"
     host: str = "localhost"
     label: str = ""
+
+
+@dataclass(slots=True)
+class EventSinkHealth:
+    """How this process publishes events: the newest problem, empty while it publishes all."""
+
+    problem: str = ""

@@ -37,6 +37,7 @@ from florin_server.settings.capture import CaptureSettings
 from florin_server.settings.checkout import CheckoutSettings
 from florin_server.settings.database import DatabaseSettings
 from florin_server.settings.embedded import EmbeddedChainSettings, EmbeddedSolanaSettings
+from florin_server.settings.event_sink import EventSinkSettings
 from florin_server.settings.limits import (
     FailedFeeSettings,
     FailedGasSettings,
@@ -320,6 +321,9 @@ class Settings(BaseSettings):
     tracing: TracingSettings = Field(default=TracingSettings(), description="OpenTelemetry traces")
     webhooks: WebhookSettings = Field(
         default=WebhookSettings(), description="webhooks to merchants' back ends"
+    )
+    event_sink: EventSinkSettings = Field(
+        default=EventSinkSettings(), description="a broker that receives the events of all payments"
     )
     x402: X402Settings = Field(default=X402Settings(), description="payments by programs (x402)")
     facilitated_gas: FacilitatedGasSettings = Field(

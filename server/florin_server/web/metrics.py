@@ -164,6 +164,16 @@ _INSTALLATION = _GaugeTable[InstallationSnapshot](
             lambda o: o.webhooks.paused_endpoints,
         ),
         (
+            "event_sink_waiting",
+            "payments with events that are not published to the event sink",
+            lambda o: o.event_sink.waiting_count,
+        ),
+        (
+            "event_sink_oldest_unpublished_seconds",
+            "age of the oldest event that is not published to the event sink",
+            lambda o: _compute_age(o.now_us, o.event_sink.oldest_us or o.now_us),
+        ),
+        (
             "machine_clock_ahead_seconds",
             "how far the machine's clock is ahead of the database's; below 0 if it is behind",
             lambda o: o.clock_offset_us / 1_000_000,

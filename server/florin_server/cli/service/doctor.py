@@ -13,7 +13,7 @@ from florin.v1 import condition_pb2, ledger_pb2, system_pb2
 from rich.markup import escape
 
 from florin_server.accounts.service.own_accounts import list_misdirected
-from florin_server.app import stores
+from florin_server.app import event_sink, stores
 from florin_server.app.chains import connected, finality_rules, prices
 from florin_server.app.chains.keys import ChainKeyring
 from florin_server.app.home import SetupError, StateFolder
@@ -99,6 +99,9 @@ async def _list_findings(settings: Settings) -> AsyncIterator[DoctorFinding]:
         yield finding
     async for finding in _check_sessions(settings):
         yield finding
+    if settings.event_sink.url:
+        problem = event_sink.find_problem(settings) or await event_sink.check_broker(settings)
+        yield f"event sink at {settings.event_sink.url} stores events", problem
     for store_finding in await asyncio.to_thread(_check_store_read_only, settings, home):
         yield store_finding
     rest = (

@@ -13,6 +13,7 @@ from florin_server.base.meters import Meters
 from florin_server.db.engine.store import PoolUse
 from florin_server.domain.conditions import Condition, ConditionName, ConditionState
 from florin_server.domain.settlement.runway import Runway
+from florin_server.features.event_sink.store.queue import EventSinkStats
 from florin_server.features.monitoring.service.figures import (
     Backlog,
     BacklogGroup,
@@ -94,6 +95,7 @@ def figures(*chains: ChainStatus, paused_at_us: int | None = None) -> Installati
         ],
         limit_sync=[LimitSyncStatus(3, 14, 1_500_000)],
         webhooks=DeliveryStats(5, 93_000_000, 2),
+        event_sink=EventSinkStats(6, 92_000_000),
         runways={
             SENDER: Runway(SENDER, COIN, 5, 3, 4, 1, items_left=6, seconds_left=7200),
             TREASURY: Runway(TREASURY, COIN, 5),
@@ -135,6 +137,8 @@ def test_every_figure_is_a_metric():
         "webhooks_waiting": 5,
         "webhook_oldest_undelivered_seconds": 7,
         "webhook_endpoints_paused": 2,
+        "event_sink_waiting": 6,
+        "event_sink_oldest_unpublished_seconds": 8,
         "hints_listening": 1,
         "machine_clock_ahead_seconds": -2.5,
         "limit_processes": 3,

@@ -11,6 +11,8 @@ from florin_server.base.context import EventContext, MeterContext
 from florin_server.db.context import StorageContext
 from florin_server.domain.conditions import Condition
 from florin_server.domain.settlement.runway import Runway
+from florin_server.features.event_sink.store import queue
+from florin_server.features.event_sink.store.queue import EventSinkStats
 from florin_server.features.monitoring.service import health, runways, system
 from florin_server.features.monitoring.service.system import ChainStatus
 from florin_server.features.monitoring.store import backlog
@@ -103,6 +105,7 @@ class InstallationSnapshot:
     open_streams: Mapping[str, int]
     conditions: Sequence[Condition]  # of no single chain
     webhooks: DeliveryStats
+    event_sink: EventSinkStats
     reconciliations: Sequence[ChainReconciliation] = field(default_factory=tuple)
     limit_sync: Sequence[LimitSyncStatus] = field(default_factory=tuple)
     runways: Mapping[str, Runway] = field(default_factory=dict)  # by executor
@@ -133,6 +136,7 @@ async def read_snapshot(app: _Context, keyed_calls: int) -> InstallationSnapshot
         },
         conditions=status.conditions,
         webhooks=stored.webhooks if stored else DeliveryStats(0, None, 0),
+        event_sink=stored.event_sink if stored else EventSinkStats(0, None),
         reconciliations=[
             ChainReconciliation(chain_id, state.reconciled_at_us, state.balances)
             for chain_id, state in app.chains.items()
@@ -150,6 +154,7 @@ class _StoreSnapshot(NamedTuple):
     backlog: Backlog
     blocked_accounts: int
     webhooks: DeliveryStats
+    event_sink: EventSinkStats
     runways: Mapping[str, Runway]
 
 
@@ -160,6 +165,7 @@ async def _read_store_snapshot(app: _Context) -> _StoreSnapshot:
         backlog=await app.store.scan(backlog.get_backlog()),
         blocked_accounts=await system.count_held_payments(app),
         webhooks=await app.store.scan(deliveries.get_stats()),
+        event_sink=await app.store.scan(queue.get_stats()),
         runways=await runways.list_runways(app),
     )
 

@@ -62,6 +62,7 @@ INSTALLATION_CONDITIONS = (
     ConditionName.MACHINE_CLOCK_OFF,
     ConditionName.CLOCK_WRONG,
     ConditionName.WEBHOOKS_PAUSED,
+    ConditionName.EVENT_SINK_FAILING,
     ConditionName.ITEM_SET_ASIDE,
     ConditionName.WORKER_FAILING,
 )
@@ -144,6 +145,7 @@ async def list_installation_conditions(
         ConditionName.STANDBY_BEHIND: [app.store.standby_problem or ""],
         ConditionName.MACHINE_CLOCK_OFF: [describe_machine_clock(app.clock)],
         ConditionName.WORKER_FAILING: app.worker_failures.describe(app.clock.now_us()),
+        ConditionName.EVENT_SINK_FAILING: [app.event_sink_health.problem],
         **{name: [problem] for name, problem in app.check_exposure().items()},
     }
     if scope.includes_nodes:

@@ -1,20 +1,32 @@
-"""Deliveries of changes of payments, queued in the transaction of the change."""
+"""Deliveries of changes of payments, queued in the transaction of the change.
+
+While the event sink is on, it gets one of each payment, beside those of the endpoints. Its state is
+in the store, because every process that changes a payment has to agree on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any, Final
 
-from sqlalchemy import BigInteger, ColumnElement, case, false, literal, or_, select
+from sqlalchemy import BigInteger, ColumnElement, case, false, literal, or_, select, union_all
 from sqlalchemy.dialects.postgresql import Insert
 
+from florin_server.db import installation
 from florin_server.db.engine.query import Command, Op, insert, is_in, operation, param
 from florin_server.db.tables.tables import (
+    installation_table,
     payment_settled_table,
     payment_table,
     webhook_delivery_table,
     webhook_endpoint_table,
 )
 from florin_server.money.outbox.store import events
+
+# in place of an endpoint; the ids of endpoints have another form
+EVENT_SINK_ID: Final = "event_sink"
+# the name of the value that exists while events are queued for the sink
+_EVENT_SINK_MARK: Final = "event_sink"
 
 _COLUMNS = [column.name for column in webhook_delivery_table.c]
 _endpoint, _delivery = webhook_endpoint_table.c, webhook_delivery_table.c
@@ -23,13 +35,18 @@ _endpoint, _delivery = webhook_endpoint_table.c, webhook_delivery_table.c
 def _select_rows(
     first: ColumnElement[int], at_us: ColumnElement[int], which: ColumnElement[bool]
 ) -> Insert:
-    """Select the rows for endpoints of payments: from a place on, up to the newest."""
-    query = (
-        select(
-            *(_endpoint.id, payment_table.c.id, first - 1, events.newest_place()),
+    """Select the rows for endpoints and the sink: from a place on, up to the newest."""
+
+    def list_values(receiver_id: ColumnElement[str]) -> list[ColumnElement[Any]]:
+        return [
+            *(receiver_id, payment_table.c.id, first - 1, events.newest_place()),
             *(literal(0), at_us, at_us, false(), literal(0)),
             *(literal(-1), literal("")),
-        )
+        ]
+
+    settled = payment_settled_table.c.payment_id == payment_table.c.id
+    for_endpoints = (
+        select(*list_values(_endpoint.id))
         .join_from(
             payment_table,
             webhook_endpoint_table,
@@ -38,7 +55,7 @@ def _select_rows(
                 _endpoint.owner == payment_table.c.partner_id,
             ),
         )
-        .outerjoin(payment_settled_table, payment_settled_table.c.payment_id == payment_table.c.id)
+        .outerjoin(payment_settled_table, settled)
         # merchants can choose their ids, so an owner alone proves nothing
         .where(
             which,
@@ -46,8 +63,20 @@ def _select_rows(
             _endpoint.live == payment_table.c.live,
         )
     )
+    is_on = (
+        select(installation_table.c.name)
+        .where(installation_table.c.name == literal(_EVENT_SINK_MARK))
+        .exists()
+    )
+    for_sink = (
+        select(*list_values(literal(EVENT_SINK_ID)))
+        .select_from(payment_table)
+        .outerjoin(payment_settled_table, settled)
+        .where(which, is_on)
+    )
+    rows = union_all(for_endpoints, for_sink).subquery("queued")
     # all lockers lock rows in one order
-    ordered = query.order_by(_endpoint.id, payment_table.c.id)
+    ordered = select(rows).order_by(*list(rows.c)[:2])
     return insert(webhook_delivery_table).from_select(_COLUMNS, ordered)
 
 
@@ -101,3 +130,16 @@ def enqueue_settlements(payment_ids: Collection[str]) -> Op[None]:
 def enqueue_later_change(payment_id: str, at_us: int) -> Op[None]:
     """Queue the newest change of a locked payment's refunds or deposits; part of an operation."""
     yield _ENQUEUE_LATER_CHANGE(payment_id=payment_id, at_us=at_us)
+
+
+@operation
+def set_sink_enabled(*, enabled: bool) -> Op[None]:
+    """Queue the events of all later changes for the sink, or none any more.
+
+    What is queued already stays so.
+    """
+    if (yield from installation.find_value(_EVENT_SINK_MARK)) is not None:
+        if not enabled:
+            yield from installation.forget_value(_EVENT_SINK_MARK)
+    elif enabled:
+        yield from installation.put_value(_EVENT_SINK_MARK, "1")

@@ -1,0 +1,1 @@
+"""Queued events of the sink."""
