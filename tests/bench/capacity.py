@@ -143,7 +143,7 @@ class Installation:
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What a rate of payments, in payments a second, writes to PostgreSQL's disks."""
+    """The bytes that a rate of payments, in payments a second, writes to PostgreSQL's disks."""
 
     costs: Costs
     rate: float

@@ -92,7 +92,7 @@ class SinkHarness:
 def make_options(url: str, **options: Any) -> NatsOptions:
     defaults: dict[str, Any] = {
         "hosts": [url],
-        "stream": "FLORIN_EVENTS",
+        "stream": "florin_events",
         "subjects": "florin.events.>",
         "creates_stream": True,
         "timeout_s": TIMEOUT_S,

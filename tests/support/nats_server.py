@@ -111,7 +111,7 @@ class NatsServer:
         finally:
             await client.close()
 
-    async def list_messages(self, stream: str = "FLORIN_EVENTS", **options: str) -> list[Msg]:
+    async def list_messages(self, stream: str = "florin_events", **options: str) -> list[Msg]:
         """Return all messages of a stream, in its order; none if it does not exist."""
         async with self.connect(**options) as client:
             context = client.jetstream()
@@ -127,7 +127,7 @@ class NatsServer:
                 messages += await consumer.fetch(min(_BATCH_SIZE, count - len(messages)))
             return messages
 
-    async def count_messages(self, stream: str = "FLORIN_EVENTS") -> int:
+    async def count_messages(self, stream: str = "florin_events") -> int:
         """Return the number of messages of a stream; 0 if it does not exist."""
         async with self.connect() as client:
             try:
@@ -135,7 +135,7 @@ class NatsServer:
             except NotFoundError:
                 return 0
 
-    async def add_stream(self, name: str = "FLORIN_EVENTS", **options: object) -> None:
+    async def add_stream(self, name: str = "florin_events", **options: object) -> None:
         """Create a stream for all subjects of the sink, or those of `options`."""
         async with self.connect() as client:
             config = {"subjects": ["florin.events.>"], **options}

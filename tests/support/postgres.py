@@ -276,12 +276,12 @@ class RestorableServer(OwnServer):
         self._backup = f"{first}-backup"
         # the archive of the log is the server's own folder, in which every segment stays
         restore = f'cp "{first}/pg_wal/%f" "%p"'
-        kept = (
+        commands = (
             f"ALTER SYSTEM SET restore_command = '{restore}'",
             "ALTER SYSTEM SET wal_keep_size = '4GB'",
             "SELECT pg_reload_conf()",
         )
-        for command in kept:
+        for command in commands:
             run_coroutine(lambda sql=command: run_commands(self.database.dsn, sql))
         self._run("pg_basebackup", "-h", first, "-U", "postgres", "-D", self._backup, "-c", "fast")
         Path(self._backup, ".s.PGSQL.5432.lock").unlink(missing_ok=True)

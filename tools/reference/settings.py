@@ -48,6 +48,7 @@ NAMED_TABLES: Mapping[str, SettingsModel] = {
     "checkout": config.CheckoutSettings,
     "tracing": config.TracingSettings,
     "webhooks": config.WebhookSettings,
+    "event_sink": config.EventSinkSettings,
     "x402": config.X402Settings,
     "facilitated_gas": config.FacilitatedGasSettings,
     "facilitated_fees": config.FacilitatedFeeSettings,

@@ -1,4 +1,4 @@
-"""What a wallet signs for a payment by x402: a transfer by EIP-3009, by Permit2, or on Solana."""
+"""Signatures for a payment by x402: a transfer by EIP-3009, by Permit2, or on Solana."""
 
 from __future__ import annotations
 

@@ -70,6 +70,6 @@ class ProcessName:
 
 @dataclass(slots=True)
 class EventSinkHealth:
-    """How this process publishes events: the newest problem, empty while it publishes all."""
+    """The newest problem of publishing events in this process; empty while all are published."""
 
     problem: str = ""

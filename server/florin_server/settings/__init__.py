@@ -5,6 +5,7 @@ from florin_server.settings.capture import CaptureSettings
 from florin_server.settings.checkout import CheckoutSettings, WalletLink
 from florin_server.settings.database import DatabaseSettings
 from florin_server.settings.embedded import EmbeddedChainSettings, EmbeddedSolanaSettings
+from florin_server.settings.event_sink import EventSinkSettings
 from florin_server.settings.limits import (
     FailedFeeSettings,
     FailedGasSettings,
@@ -28,6 +29,7 @@ __all__ = [
     "DatabaseSettings",
     "EmbeddedChainSettings",
     "EmbeddedSolanaSettings",
+    "EventSinkSettings",
     "FacilitatedFeeSettings",
     "FacilitatedGasSettings",
     "FailedFeeSettings",

@@ -25,7 +25,7 @@ class EventSinkSettings(BaseModel):
         "published nowhere",
     )
     stream: str = Field(
-        default="FLORIN_EVENTS",
+        default="florin_events",
         pattern=rf"^{_TOKEN}$",
         max_length=100,
         description="stream that must acknowledge every event",

@@ -130,7 +130,7 @@ async def test_event_that_is_too_large_for_the_stream_is_published_after_a_retry
         await sink.cancel(small)
         async with broker.connect() as client:
             stream = client.jetstream()
-            config = (await stream.stream_info("FLORIN_EVENTS")).config
+            config = (await stream.stream_info("florin_events")).config
             await stream.update_stream(replace(config, max_msg_size=-1))
         await items.retry(sink.core, item.id)
         await sink.wait_published()
@@ -142,7 +142,7 @@ async def test_missing_stream_is_reported_by_name_until_it_exists(shop, broker, 
     sink = SinkHarness(shop, tmp_path, broker.url, creates_stream=False)
     payment = await sink.create()
     async with sink.publish():
-        await sink.wait_problem("create stream FLORIN_EVENTS")
+        await sink.wait_problem("create stream florin_events")
         await broker.add_stream()
         await sink.wait_published()
     assert list_places(await broker.list_messages()) == {payment.id: [0]}

@@ -369,11 +369,11 @@ async def test_late_looks_take_no_more_places_than_a_turn_has(service, monkeypat
     monkeypatch.setattr(late_transfers, "_LOOKS_MAX", 2)
     references, rail = await open_late_links(service, count=5)
     worker = make_late_worker(service, rail)
-    asked: list[set[str]] = []
+    requested: list[set[str]] = []
     for _ in range(5):
         before = len(rail.queries)
         await take_turns(service, worker, turns=1)
-        asked.append({query.address for query in rail.queries[before:]})
-    assert max(map(len, asked)) == 2
-    assert set().union(*asked) == set(references)
+        requested.append({query.address for query in rail.queries[before:]})
+    assert max(map(len, requested)) == 2
+    assert set().union(*requested) == set(references)
     assert len(rail.queries) == 5

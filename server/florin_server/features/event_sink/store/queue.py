@@ -21,11 +21,9 @@ from florin_server.money.outbox.store.outbox import EVENT_SINK_ID
 from florin_server.money.payments.store import payments
 
 _delivery = webhook_delivery_table.c
-# the place up to which it is published
-_PLACE = _delivery["told"]
 _OF_SINK = _delivery.endpoint_id == EVENT_SINK_ID
 # as it was read: another process has not published more of it
-_UNCHANGED = (_OF_SINK, _delivery.payment_id == param("payment"), param("from_") == _PLACE)
+_UNCHANGED = (_OF_SINK, _delivery.payment_id == param("payment"), param("from_") == events.PLACE)
 
 
 class QueuedPayment(NamedTuple):
@@ -38,7 +36,7 @@ class QueuedPayment(NamedTuple):
 
 
 _DUE = Statement(
-    select(_delivery.payment_id, _PLACE.label("place"), _delivery.newest, _delivery.attempts)
+    select(_delivery.payment_id, events.PLACE.label("place"), _delivery.newest, _delivery.attempts)
     .where(
         _OF_SINK,
         _delivery.next_at_us.is_not(None),
@@ -50,10 +48,10 @@ _DUE = Statement(
 )
 _ADVANCE = Command(
     update(webhook_delivery_table)
-    .where(_OF_SINK, _delivery.payment_id == param("payment"), param("place") > _PLACE)
+    .where(_OF_SINK, _delivery.payment_id == param("payment"), param("place") > events.PLACE)
     .values(
         {
-            "told": param("place"),
+            events.PLACE: param("place"),
             "attempts": 0,
             "since_us": param("now_us"),
             "next_at_us": param("now_us"),
@@ -64,7 +62,7 @@ _DELETE = Command(
     delete(webhook_delivery_table).where(
         _OF_SINK,
         _delivery.payment_id == param("payment"),
-        _delivery.newest <= _PLACE,
+        _delivery.newest <= events.PLACE,
     )
 )
 _POSTPONE = Command(
@@ -76,7 +74,7 @@ _SHELVE = Command(update(webhook_delivery_table).where(*_UNCHANGED).values(next_
 
 
 class EventSinkStats(NamedTuple):
-    """Payments with unpublished events, and the time of the oldest; None if there is none.
+    """Payments with unpublished events, and the time of the oldest; None without any.
 
     Quarantined payments are excluded.
     """

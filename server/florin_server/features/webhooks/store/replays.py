@@ -47,7 +47,7 @@ _again = insert(webhook_delivery_table)
 _new = _again.excluded
 # events that are due anyway are never filtered out; two different filters cancel each other
 _filters = and_(
-    _delivery.only_types != literal(frozenset(), WordSet), _delivery.only_to > _delivery.told
+    _delivery.only_types != literal(frozenset(), WordSet), _delivery.only_to > events.PLACE
 )
 _differ = and_(_filters, _delivery.only_types != _new.only_types)
 
@@ -79,7 +79,7 @@ _AGAIN = Command(
             "only_to": case(
                 (or_(_new.only_to < 0, _differ), -1),
                 (_filters, _delivery.only_to),
-                else_=_delivery.told,
+                else_=events.PLACE,
             ),
         },
     )

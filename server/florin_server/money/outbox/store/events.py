@@ -20,6 +20,7 @@ from florin_server.db.tables.tables import (
     payment_table,
     refund_event_table,
     refund_table,
+    webhook_delivery_table,
 )
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.deposits import DepositReport
@@ -39,6 +40,10 @@ _event, _refund_event, _settled, _deposit_event = (
     payment_settled_table.c,
     deposit_event_table.c,
 )
+
+
+# the place up to which a receiver has the events of a payment
+PLACE = webhook_delivery_table.c.told
 
 
 class _PaymentChange(NamedTuple):
