@@ -209,7 +209,7 @@ def test_variables_of_every_pod_are_settings(objects, monkeypatch, tmp_path):
 
 def test_secrets_are_in_no_config_map_and_no_variable(objects):
     secret = {name for name, field in Settings.model_fields.items() if is_secret(field.annotation)}
-    assert secret == {"store", "gateway_token", "keystore_password"}
+    assert secret == {"store", "store_standby", "gateway_token", "keystore_password"}
     for name, pod in list_pods(objects):
         assert not {f"FLORIN_{setting.upper()}" for setting in secret} & get_env(pod).keys(), name
         for volume in pod["volumes"]:
@@ -219,10 +219,11 @@ def test_secrets_are_in_no_config_map_and_no_variable(objects):
         assert item["kind"] != "Secret"
         if item["kind"] == "ConfigMap" and "florin.toml" in item["data"]:
             assert not secret & tomllib.loads(item["data"]["florin.toml"]).keys()
-    for setting in secret:
+    for setting in {*secret, "event_sink__password", "event_sink__token"}:
         refused = {"env": {f"FLORIN_{setting.upper()}": "hunter2"}}
         assert f"env.FLORIN_{setting.upper()}: it is a secret" in read_refusal(refused)
-        for text in (f'{setting} = "hunter2"', f"a = 1\n  {setting}='hunter2'"):
+        key = setting.rpartition("__")[2]
+        for text in (f'{key} = "hunter2"', f"a = 1\n  {key}='hunter2'"):
             assert "a ConfigMap is not secret" in read_refusal({"config": text})
 
 

@@ -289,7 +289,7 @@ CONDITION_SPECS: Final[Mapping[ConditionName, ConditionSpec]] = {
     ),
     _NAME.STANDBY_BEHIND: ConditionSpec(
         ConditionState.WARNING,
-        "the standby of `store_standby` is too far behind, or cannot be read: lists, searches and "
+        "the standby is too far behind, or cannot be read: lists, searches and "
         "statements are read from the primary server, which has more to do",
         "check the standby and its replication; Florin reads from it again once it is close behind",
     ),

@@ -217,14 +217,14 @@ exec:
 {{/* Fail for values that are each valid, but not together. */}}
 {{- define "florin.check" -}}
 {{- $values := .Values -}}
-{{- if regexMatch "(?m)^\\s*\"?(store|gateway_token|keystore_password)\"?\\s*=" $values.config -}}
-{{- fail "config: store, gateway_token and keystore_password are secrets, and a ConfigMap is not secret: put them into the secrets that `secrets` names." -}}
+{{- if regexMatch "(?m)^\\s*\"?(store|store_standby|gateway_token|keystore_password|password|token)\"?\\s*=" $values.config -}}
+{{- fail "config: store, store_standby, gateway_token, keystore_password, and password and token of event_sink are secrets, and a ConfigMap is not secret: put them into the secrets that `secrets` names." -}}
 {{- end -}}
 {{- if regexMatch "://[^/\\s\"']+@" $values.config -}}
 {{- fail "config: an address contains a password, and a ConfigMap is not secret: put florin.toml into a secret and name it in configSecret." -}}
 {{- end -}}
 {{- range $name, $value := $values.env -}}
-{{- if has $name (list "FLORIN_STORE" "FLORIN_GATEWAY_TOKEN" "FLORIN_KEYSTORE_PASSWORD") -}}
+{{- if has $name (list "FLORIN_STORE" "FLORIN_STORE_STANDBY" "FLORIN_GATEWAY_TOKEN" "FLORIN_KEYSTORE_PASSWORD" "FLORIN_EVENT_SINK__PASSWORD" "FLORIN_EVENT_SINK__TOKEN") -}}
 {{- fail (printf "env.%s: it is a secret, and pods show their variables: put it into the secrets that `secrets` names." $name) -}}
 {{- end -}}
 {{- if has $name (list "FLORIN_STORE_FILE" "FLORIN_GATEWAY_TOKEN_FILE" "FLORIN_KEYSTORE_PASSWORD_FILE" "FLORIN_HOME" "FLORIN_DEMO" "FLORIN_HOST" "FLORIN_HTTP_PORT" "FLORIN_GRPC_PORT" "FLORIN_METRICS_PORT" "FLORIN_TLS_CERTIFICATE" "FLORIN_TLS_KEY" "FLORIN_INSECURE_BIND" "FLORIN_TRUSTED_PROXIES" "FLORIN_DRAIN_S") -}}
