@@ -170,6 +170,9 @@ async def _check_copy(
     bad = list[str]()
     with await asyncio.to_thread(restored.start_lasting, "serve"):
         bad += await _find_lost(restored, acknowledged, backup)
+        # until then a copy that does not say so has no fault, and payouts that are resumed are
+        # paused again
+        await restored.wait_logged(f"{TREASURY.address.lower()} that the store does not know", 1)
         doctor_report = json.dumps(await _run_command(restored, "doctor", status=1))
         if not any(name in doctor_report for name in ("store_restored", "store_behind")):
             bad.append(f"the doctor does not tell what the store lacks: {doctor_report}")
@@ -178,8 +181,6 @@ async def _check_copy(
             with suppress(AssertionError):
                 await _run_command(restored, "payouts", "refuse", payout["payoutId"])
         await wait_until(lambda: _count(restored, _OWED), 0, patience_s=SERVED_S)
-        # payouts that are resumed before are paused again
-        await restored.wait_logged(f"{TREASURY.address.lower()} that the store does not know", 1)
         await _run_command(restored, "executors", "resume", _TREASURY_ACCOUNT)
         bad += await _find_ledger_differences(restored, acknowledged, backup)
         bad += await _pay_and_refund(restored, restored.rest(session))

@@ -149,6 +149,7 @@ READS_ALL = {
     "claims_DUE",
     "claims_FREE",
     "customers_CLAIMED",
+    "customers_LIST_CLAIMS",
     "customers_OFFERED",
     "customers_PAID",
     "deliveries_FIGURES",

@@ -74,7 +74,8 @@ def _select_rows(
         .outerjoin(payment_settled_table, settled)
         .where(which, is_on)
     )
-    rows = union_all(for_endpoints, for_sink).subquery("queued")
+    # of the payments of one operation
+    rows = union_all(for_endpoints, for_sink).subquery("limited")
     # all lockers lock rows in one order
     ordered = select(rows).order_by(*list(rows.c)[:2])
     return insert(webhook_delivery_table).from_select(_COLUMNS, ordered)
