@@ -245,7 +245,7 @@ for method, (fixed, own) in fits.items():
     some = runs[runs.method == method]
     less = 1 - some.each.iloc[-1] / some.each.iloc[0]
     # some bytes of a signature are zero, and each of these is a little cheaper
-    about = f"about {round(fixed, -3):,.0f} gas for the transaction, {round(own, -2):,.0f} for each"
+    about = f"about {round(fixed, -3):,.0f} gas for the transaction, {round(own, -3):,.0f} for each"
     print(f"{method}: {about} payment in it;")
     print(
         f"  {some['size'].iloc[-1]} together take {less:.0%} less each than {some['size'].iloc[0]}."
