@@ -25,7 +25,7 @@ def campaigns(tmp_path_factory, forks):
 
 
 def result_of(process):
-    out, err = process.communicate(timeout=600)
+    out, err = process.communicate(timeout=1800)
     assert process.returncode == 0, err
     return json.loads(out.splitlines()[-1])
 
