@@ -6,10 +6,7 @@ pages are skipped with a reason; in CI (`CI=true`) they fail instead. Root gets 
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
-import subprocess
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -27,11 +24,11 @@ from playwright.async_api import (
 )
 
 from tests.support import npm
+from tests.support.debian import find_program
 
 _SHELL, _WHOLE = "chromium-headless-shell", "chromium"
 _NPM_FOLDER = npm.BUILD.parent / "tests/support/pages_npm"
 _HOME = npm.BUILD / "pages"
-_INSTALL_S = 240
 # no wait of a test takes this long, not even on a busy machine
 _PATIENCE_MS = 60_000
 expect.set_options(timeout=_PATIENCE_MS)
@@ -61,7 +58,7 @@ _FOCUS = """() => {
 @cache
 def get_program() -> str:
     """Return the path of a browser: of `$CHROMIUM`, of the headless shell, or of chromium."""
-    result = os.environ.get("CHROMIUM") or shutil.which(_SHELL) or _install()
+    result = os.environ.get("CHROMIUM") or find_program(_SHELL) or find_program(_WHOLE)
     if result is None:
         skip_or_fail("there is no chromium here")
     assert result
@@ -72,31 +69,6 @@ def skip_or_fail(why: str) -> None:
     """Skip a test that cannot run here, or fail it in CI."""
     end = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
     end(f"NOT TESTED in a browser: {why}")
-
-
-def _install() -> str | None:
-    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        npm.BUILD.mkdir(parents=True, exist_ok=True)
-        with (npm.BUILD / "chromium.lock").open("w") as lock:
-            # processes that start together install it once
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if shutil.which(_SHELL) is None:
-                _install_package(_SHELL)
-            if _find_installed() is None:
-                _install_package(_WHOLE)
-    return _find_installed()
-
-
-def _find_installed() -> str | None:
-    return shutil.which(_SHELL) or shutil.which(_WHOLE)
-
-
-def _install_package(name: str) -> None:
-    for step in (["update"], ["install", "--yes", "--no-install-recommends", name]):
-        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(
-            ["apt-get", *step], env=env, capture_output=True, timeout=_INSTALL_S, check=False
-        )
 
 
 def get_axe_script() -> str:

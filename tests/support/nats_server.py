@@ -7,9 +7,7 @@ Debian's `nats-server` installed.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import os
-import shutil
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,43 +21,23 @@ from nats.aio.msg import Msg
 from nats.js.api import ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
-from tests.support import npm
+from tests.support.debian import find_program
 from tests.support.until import wait_until
 from tests.support.x402_clients import find_free_port
 
-_PACKAGE = "nats-server"
-_INSTALL_S = 240
+_PROGRAM = "nats-server"
 _BATCH_SIZE = 256
 
 
 @cache
 def get_program() -> str:
     """Return the path of the server."""
-    result = shutil.which(_PACKAGE) or _install()
+    result = find_program(_PROGRAM)
     if result is None:
         end = pytest.fail if os.environ.get("CI") == "true" else pytest.skip
         end("NOT TESTED against a broker: there is no nats-server here")
     assert result
     return result
-
-
-def _install() -> str | None:
-    if os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        npm.BUILD.mkdir(parents=True, exist_ok=True)
-        with (npm.BUILD / f"{_PACKAGE}.lock").open("w") as lock:
-            # processes that start together install it once
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            if shutil.which(_PACKAGE) is None:
-                for step in (["update"], ["install", "--yes", "--no-install-recommends", _PACKAGE]):
-                    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-                    subprocess.run(
-                        ["apt-get", *step],
-                        env=env,
-                        capture_output=True,
-                        timeout=_INSTALL_S,
-                        check=False,
-                    )
-    return shutil.which(_PACKAGE)
 
 
 class NatsServer:
