@@ -3,38 +3,50 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock
 
 from florin_server.accounts.store import destinations
 from florin_server.app.workers import BackgroundTasks
-from florin_server.compliance.screening import store as blocklists
-from florin_server.domain.cipher import DecryptionError
-from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.domain.payouts.held_money import HeldMoneyState
 from florin_server.domain.payouts.payout import PayoutStatus
 from florin_server.domain.quarantine import QuarantinedItemKind, QuarantinedItemState
-from florin_server.domain.screening.blocklist import ScreeningList, find_address
+from florin_server.features.event_sink.service.nats_broker import NatsBroker
+from florin_server.features.event_sink.store import queue
 from florin_server.features.monitoring.service import quarantine
-from florin_server.features.webhooks import worker as deliver
 from florin_server.features.webhooks.store import claims
 from florin_server.money.ledger.service import books
+from florin_server.money.payments.service.recover_address import recover_address
 from florin_server.money.payments.service.watch import watch_payout
 from florin_server.money.payouts.service import held_money as verdicts
 from florin_server.money.payouts.service import payouts as merchant_payouts
 from florin_server.money.payouts.store import held_money, payouts
 from florin_server.money.settlement.store import chain_txs, settlement_items
 from florin_server.money.settlement.worker import missed_blocks
+from florin_server.settings import X402Settings
+from florin_server.settings.event_sink import EventSinkSettings
 from solders.keypair import Keypair
 
 from tests.chaos.poison_chain import ChainFaults, crowd_fees
-from tests.chaos.poison_round import Deliveries, Round
+from tests.chaos.poison_purchases import (
+    CoinPayment,
+    Sale,
+    X402Purchase,
+    block_addresses,
+    list_sales,
+    open_solana_shop,
+    overpay,
+)
+from tests.chaos.poison_receivers import FLAKY, BackEnd, Deliveries, MemoryBroker, lose_secrets
+from tests.chaos.poison_round import Round
+from tests.support.addresses import CHAIN as EVM
 from tests.support.addresses import COIN, AddressPurchase, open_purchases, pay_purchases
 from tests.support.books import SETTINGS
-from tests.support.http_stub import ReceivedRequest, make_stub_response, serve_stub
+from tests.support.http_stub import serve_stub
 from tests.support.late_money import DOLLARS, submit_authorization
 from tests.support.payout_merchant import (
     DOLLAR,
@@ -46,7 +58,7 @@ from tests.support.payout_merchant import (
 )
 from tests.support.poison import FaultInjector
 from tests.support.receiver import OK, WebhookReceiver
-from tests.support.service_harness import PaymentOffer, ServiceHarness, open_service
+from tests.support.service_harness import PartnerTenant, PaymentOffer, ServiceHarness, open_service
 from tests.support.solana import ASSETS, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
 from tests.support.solana_accounts import CHAIN as SOLANA
 from tests.support.solana_accounts import get_token_account, has_account, queue_accounts
@@ -59,6 +71,7 @@ from tests.support.webhook_merchant import WebhookMerchant
 
 _LATE_S = 905  # payments have expired after that
 _MINUTE_S = 61
+_CHECKED_S = 6  # a check of a transfer by x402 is older than it may be
 _TURNS = 5
 _PLENTY = 10_000
 _SOLANA = INSTANT_SOLANA.model_copy(
@@ -69,42 +82,11 @@ _SOLANA = INSTANT_SOLANA.model_copy(
         "accounts_a_partner_day": _PLENTY,
     }
 )
-_HOOKS, _FLAKY, _LOST = "/hooks", "/flaky", "/lost"
+_HOOKS, _LOST = "/hooks", "/lost"
 _NOWHERE = "0x" + "5c" * 20  # an account without an owner
 _SENT_WAYS = ((USD, DOLLARS), (USD, DOLLARS), (GBP, COIN))
+_OVERPAID = 2  # how many of these
 _UNKNOWN_TX = "0x" + "ab" * 32
-
-
-@dataclass
-class CoinPayment:
-    """A payment in coin, and its wallet's actions."""
-
-    payment_id: str
-    option_id: str
-    wallet: EvmTestWallet
-    actions: list[dict[str, Any]]
-
-
-@dataclass
-class Sale:
-    """A succeeded payment and its payer."""
-
-    payment_id: str
-    account: str
-
-
-@dataclass
-class BackEnd:
-    """A merchant's back end that can refuse the next delivery to one of its paths."""
-
-    refuses: bool = False
-
-    async def __call__(self, request: ReceivedRequest, out: asyncio.StreamWriter) -> None:
-        if self.refuses and request.line.split()[1] == _FLAKY:
-            self.refuses = False
-            await make_stub_response(503)(request, out)
-        else:
-            await OK(request, out)
 
 
 @dataclass
@@ -120,6 +102,8 @@ class Campaign:
     deliveries: Deliveries
     workers: BackgroundTasks
     lost: set[str]  # endpoints whose secrets cannot be read
+    broker: MemoryBroker
+    solana_shop: PartnerTenant  # has an account on Solana, as transfers by x402 require there
     sold: list[Sale] = field(default_factory=list)  # in the previous round, to be refunded
     sold_on_solana: list[Sale] = field(default_factory=list)
 
@@ -145,6 +129,7 @@ class Campaign:
         assert list(check.problems) == []
         left = await quarantine.list_items(self.desk.service.app, include_closed=True)
         assert {item.state for item in left} <= {QuarantinedItemState.RETRIED}
+        assert self.broker.list_unordered() == []
 
 
 class PaymentRun:
@@ -164,6 +149,8 @@ class PaymentRun:
         self._held: list[CoinPayment] = []
         self._slow: list[CoinPayment] = []  # their wallets name another transaction than they send
         self._sent: list[AddressPurchase] = []
+        self._by_program: list[X402Purchase] = []
+        self._by_program_on_solana: list[X402Purchase] = []
         self._watchers: list[asyncio.Task[None]] = []
         self._poor = EvmTestWallet()  # has enough for one of its two payments
         self._endpoint = ""
@@ -191,6 +178,14 @@ class PaymentRun:
         self._held = [await self._create_coin_payment() for _ in range(2)]
         self._slow = [await self._create_coin_payment()]
         self._sent = await open_purchases(self._desk, self._create_payment, _SENT_WAYS)
+        create, tenant = self._create_payment, self._campaign.solana_shop
+        for _ in range(2):
+            self._by_program.append(await X402Purchase.create(self._desk, await create(USD)))
+            self._by_program_on_solana.append(
+                await X402Purchase.create_on_solana(
+                    self._desk, self._campaign.node, await create(USD, tenant)
+                )
+            )
         created = await self._shop.endpoint(_LOST)
         self._endpoint = created["endpoint"]["id"]
         self._campaign.lost.add(self._endpoint)
@@ -204,6 +199,10 @@ class PaymentRun:
             # a dead process claimed the deliveries that are due now
             path = f"/v1/payments/{late.payment_id}/cancel"
             await self._desk.rest.call("POST", path, self._headers, {})
+        purchases = (*self._by_program, *self._by_program_on_solana)
+        await asyncio.gather(*(purchase.submit() for purchase in purchases))
+        # a transfer that waited is checked again before it is sent
+        self._desk.clock.advance(_CHECKED_S)
         now_us = self._app.clock.now_us()
         await self._app.store.write(claims.claim(now_us, 1_000_000, [], 1))
         for offer in shared:
@@ -212,12 +211,14 @@ class PaymentRun:
             await self._desk.rest.confirm(slow.payment_id, slow.option_id, [_UNKNOWN_TX])
             current.add_payment("slow", slow.payment_id, QuarantinedItemKind.EVENT)
         blocked = [coin.wallet.address for coin in self._held]
-        await self._block_addresses(*blocked, *(sold.account for sold in self._campaign.sold[-1:]))
+        await block_addresses(
+            self._app, *blocked, *(sold.account for sold in self._campaign.sold[-1:])
+        )
 
     async def run(self) -> None:
         """Act while a fault is armed; return once everything that can finish has finished."""
         current = self._current
-        self._campaign.back_end.refuses = True
+        self._campaign.back_end.refuses = self._campaign.broker.refuses = True
         self._watch_payment(self._signed[0].payment_id)
         await self._request_payouts()
         await queue_accounts(
@@ -235,6 +236,10 @@ class PaymentRun:
             *(self._desk.confirm(offer) for offer in self._signed),
             *(c.confirm() for c in self._coins),
         )
+        for purchases in (self._by_program, self._by_program_on_solana):
+            for n, purchase in enumerate(purchases):
+                item = current.add_payment("by x402", purchase.payment_id, poison=n == 0)
+                self._watchers.append(asyncio.create_task(purchase.pay(item.is_done)))
         fronted = self._signed[-1]
         await self._chain.raise_fees(
             lambda: submit_authorization(
@@ -251,7 +256,11 @@ class PaymentRun:
                 await current.pass_time()
         self._desk.clock.advance(_LATE_S)
         current.late = True
-        await self._block_addresses()
+        await block_addresses(self._app)
+        for n, purchase in enumerate(self._sent[:_OVERPAID]):
+            # what was sent to an address besides its price
+            await recover_address(self._app, purchase.payment_id, EVM, DOLLARS)
+            current.add_return(f"overpaid {n}", purchase.payment_id, poison=n == 0)
         await current.finish()
         await self._reorganize()
 
@@ -261,20 +270,29 @@ class PaymentRun:
         await self._chain.recover()
         await self._current.finish(last=True)
         await wait_until(self._is_settled, meanwhile=self._current.pass_time)
-        paths = (_HOOKS, _FLAKY)
-        result = [*self._signed, *self._coins, *self._late, *self._carried]
+        paths = (_HOOKS, FLAKY)
+        ids = [
+            *(offer.payment_id for offer in (*self._signed, *self._carried)),
+            *(coin.payment_id for coin in (*self._coins, *self._late)),
+            *(purchase.payment_id for purchase in self._by_program),
+        ]
 
         async def list_undelivered() -> list[str]:
             has = campaign.deliveries.has
-            return [o.payment_id for o in result for p in paths if not has(p, o.payment_id)]
+            return [name for name in ids for path in paths if not has(path, name)]
+
+        async def count_unpublished() -> int:
+            return (await self._app.store.scan(queue.get_stats())).waiting_count
 
         await wait_until(list_undelivered, [], meanwhile=self._current.pass_time)
+        await wait_until(count_unpublished, 0, meanwhile=self._current.pass_time)
+        assert set(ids) <= campaign.broker.places.keys()
         await self._shop.call("DELETE", f"/{self._endpoint}")
         for task in self._watchers:
             task.cancel()
         await asyncio.gather(*self._watchers, return_exceptions=True)
-        campaign.sold = await self._list_sales(self._signed)
-        campaign.sold_on_solana = await self._list_sales(self._coins[:1])
+        campaign.sold = await list_sales(self._app, self._signed)
+        campaign.sold_on_solana = await list_sales(self._app, self._coins[:1])
 
     # ---- parts of it
 
@@ -314,6 +332,7 @@ class PaymentRun:
             current.add_payment(f"carried {n}", offer.payment_id, QuarantinedItemKind.EVENT)
         for n, payment_id in enumerate(await pay_purchases(self._desk, self._sent)):
             current.add_payment(f"at an address {n}", payment_id, poison=n == 0)
+        await overpay(self._desk, self._sent[:_OVERPAID])
         for slow in self._slow:
             await slow.wallet.perform(self._desk.chain, slow.actions)
         for n, coin in enumerate(self._late):
@@ -394,42 +413,18 @@ class PaymentRun:
     async def _are_nonces_free(self) -> bool:
         return len(list_free_nonces(self._desk)) == _SOLANA.durable_nonces
 
-    async def _list_sales(self, offers: Sequence[PaymentOffer | SolanaOffer]) -> list[Sale]:
-        """Return the succeeded payments; quarantined ones can have lapsed meanwhile."""
-        results = [
-            (offer, await self._app.store.payments.find(offer.payment_id)) for offer in offers
-        ]
-        return [
-            Sale(item.payment_id, item.wallet.address)
-            for item, payment in results
-            if payment is not None and payment.status is PaymentStatus.SUCCEEDED
-        ]
-
     async def _make_offer(self) -> PaymentOffer:
         return await self._desk.offer(EvmTestWallet(), tenant=self._shop.tenant)
 
-    async def _create_payment(self, amount: dict[str, str]) -> str:
-        created = await self._desk.rest.call(
-            "POST", "/v1/payments", self._headers, {"amount": amount}
-        )
+    async def _create_payment(
+        self, amount: dict[str, str], tenant: PartnerTenant | None = None
+    ) -> str:
+        headers = self._headers if tenant is None else tenant.headers
+        created = await self._desk.rest.call("POST", "/v1/payments", headers, {"amount": amount})
         return str(created["paymentId"])
 
     async def _create_coin_payment(self) -> CoinPayment:
-        wallet, rest = EvmTestWallet(), self._desk.rest
-        await self._desk.chain.fund(wallet.address)
-        payment_id = await self._create_payment(GBP)
-        (option,) = (await rest.options(payment_id, [wallet.account]))["options"]
-        data = option["actions"][0]["data"]["data"]
-        actions = (await rest.fetch(payment_id, option["id"], data))["actions"]
-        return CoinPayment(payment_id, option["id"], wallet, actions)
-
-    async def _block_addresses(self, *addresses: str) -> None:
-        """Enforce a screening list of exactly these addresses."""
-        now_us = self._app.clock.now_us()
-        listed = ScreeningList("sdn", "ab" * 32, None, now_us, len(addresses))
-        results = [find_address(address) for address in addresses]
-        await self._app.store.write(blocklists.replace(listed, [item for item in results if item]))
-        await self._app.screening.publish_change()
+        return await CoinPayment.create(self._desk, await self._create_payment(GBP))
 
     def _watch_payment(self, payment_id: str) -> None:
         async def watch() -> None:
@@ -458,11 +453,21 @@ async def campaign(
         "endpoints_max": 100,
         "host_concurrency": 2,
     }
-    settings = {**SETTINGS, "solana": _SOLANA, "webhooks": webhooks, "fetch_icons": True}
+    settings = {
+        **SETTINGS,
+        "solana": _SOLANA,
+        "webhooks": webhooks,
+        "fetch_icons": True,
+        "owed_fees": True,
+        "event_sink": EventSinkSettings(url="nats://127.0.0.1"),
+        "x402": X402Settings(wait_s=0.5),
+    }
     # the blocks missed while no worker ran are too many to be read one by one
     monkeypatch.setattr(missed_blocks, "_BLOCKS_MAX", 2)
+    broker = MemoryBroker()
+    monkeypatch.setattr(NatsBroker, "connect", AsyncMock(return_value=broker))
     lost: set[str] = set()
-    _lose_secrets(monkeypatch, lost)
+    lose_secrets(monkeypatch, lost)
     evm = TickingEmbeddedChains()
     async with (
         evm.ticking(),
@@ -473,28 +478,17 @@ async def campaign(
         crowd_fees(desk)
         shop = WebhookMerchant(desk, await desk.tenant(), WebhookReceiver(server))
         server.handler = back_end = BackEnd()
-        for path in (_HOOKS, _FLAKY):
+        for path in (_HOOKS, FLAKY):
             await shop.endpoint(path)
         stranger = EvmTestWallet()
         await desk.chain.fund(stranger.address)
         node = SolanaNodeClient(desk.session, desk.env["FLORIN_SOLANA_RPC_URL"])
         workers = desk.service.workers
         running = Campaign(
-            desk, shop, node, injector, stranger, back_end, Deliveries(server), workers, lost
+            *(desk, shop, node, injector, stranger, back_end, Deliveries(server), workers),
+            *(lost, broker, await open_solana_shop(desk, node)),
         )
         try:
             yield running
         finally:
             await running.workers.stop()
-
-
-def _lose_secrets(monkeypatch: Any, lost: set[str]) -> None:
-    """Store endpoint secrets that no key can decrypt."""
-    decrypt_keys = deliver.decrypt_keys
-
-    def decrypt_unless_lost(core: Any, endpoint_id: str, stored: Any) -> Any:
-        if endpoint_id in lost:
-            raise DecryptionError
-        return decrypt_keys(core, endpoint_id, stored)
-
-    monkeypatch.setattr(deliver, "decrypt_keys", decrypt_unless_lost)

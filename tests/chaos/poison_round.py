@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
@@ -14,7 +13,6 @@ from florin_server.features.monitoring.service import quarantine
 from florin_server.money.payouts.store import payouts
 from florin_server.operations.service import executors
 
-from tests.support.http_stub import HttpStub
 from tests.support.service_harness import ServiceHarness
 from tests.support.until import wait_until
 
@@ -195,21 +193,3 @@ class Round:
                 for worker, before in zip(workers, turns, strict=True)
             )
         )
-
-
-class Deliveries:
-    """The ends of payments that a merchant's back end received, by path."""
-
-    def __init__(self, server: HttpStub) -> None:
-        self._server = server
-        self._read = 0
-        self._ended: set[tuple[str, str]] = set()
-
-    def has(self, path: str, payment_id: str) -> bool:
-        """Return whether a payment's end was delivered to a path."""
-        for request in self._server.requests[self._read :]:
-            data = json.loads(request.body)["data"]
-            if data.get("status") in FINAL:
-                self._ended.add((request.line.split()[1], data["payment_id"]))
-        self._read = len(self._server.requests)
-        return (path, payment_id) in self._ended

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Iterator
 from typing import Any, Protocol, get_type_hints
 
-from florin_server.rails import address_roles, provisioning, roles, transfers
+from florin_server.rails import address_roles, facilitation, provisioning, roles, transfers
 from florin_server.rails.protocol import Rail
 
 ROLES: dict[str, Any] = {
     name: role
-    for module in (roles, address_roles, provisioning, transfers)
+    for module in (roles, address_roles, facilitation, provisioning, transfers)
     for name, role in vars(module).items()
     if inspect.isclass(role) and Protocol in role.__bases__
 }
