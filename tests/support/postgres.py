@@ -127,7 +127,11 @@ def make_environment(folder: Path) -> dict[str, str]:
     if isinstance(store_location, Path):
         return {}
     isolation = "serializable" if store_location.serializable else "read committed"
-    return {"FLORIN_STORE": store_location.dsn, "FLORIN_DATABASE__ISOLATION": isolation}
+    return {
+        "FLORIN_STORE": store_location.dsn,
+        "FLORIN_DATABASE__ISOLATION": isolation,
+        "FLORIN_DATABASE__NOTIFY": str(store_location.notify).lower(),
+    }
 
 
 def make_settings(folder: Path) -> dict[str, Any]:
@@ -135,8 +139,9 @@ def make_settings(folder: Path) -> dict[str, Any]:
     environment = make_environment(folder)
     if not environment:
         return {}
-    isolation = environment["FLORIN_DATABASE__ISOLATION"]
-    return {"store": SecretStr(environment["FLORIN_STORE"]), "database": {"isolation": isolation}}
+    names = ("isolation", "notify")
+    database = {name: environment[f"FLORIN_DATABASE__{name.upper()}"] for name in names}
+    return {"store": SecretStr(environment["FLORIN_STORE"]), "database": database}
 
 
 def run_coroutine(ask: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -375,9 +380,14 @@ def get_database(folder: Path, engine: str = POSTGRES, **options: Any) -> Databa
     if name not in _created_databases:
         run_coroutine(lambda: _make_database(name))
         _created_databases.add(name)
-    return DatabaseConfig(
-        to_database_dsn(get_server_dsn(), name), serializable=engine == SERIALIZABLE, **options
-    )
+    dsn = to_database_dsn(get_server_dsn(), name)
+    if engine != SERIALIZABLE:
+        return DatabaseConfig(dsn, **options)
+    # slow to load
+    from tests.support import postgres_contract
+
+    postgres_contract.restrict(name)
+    return DatabaseConfig(dsn, serializable=True, **{"notify": False, **options})
 
 
 def get_server_address() -> int | Path:

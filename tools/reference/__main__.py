@@ -13,6 +13,7 @@ from tools.reference import postings
 from tools.reference.commands import render_commands
 from tools.reference.conditions import render_conditions
 from tools.reference.data import render_data
+from tools.reference.database import render_database
 from tools.reference.errors import render_errors
 from tools.reference.metrics import render_metrics
 from tools.reference.postman import render_postman
@@ -31,6 +32,7 @@ def render_documents() -> Mapping[str, str]:
         "commands.md": render_commands(),
         "conditions.md": render_conditions(image),
         "data.md": render_data(),
+        "database.md": render_database(),
         "errors.md": render_errors(image),
         "florin.postman_collection.json": render_postman(),
         "metrics.md": render_metrics(),

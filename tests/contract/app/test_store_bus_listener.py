@@ -206,6 +206,6 @@ async def test_new_connection_notifies_every_subscriber_of_work(process):
 
 async def test_process_with_an_exclusive_store_publishes_nothing(tmp_path, store):
     app = build_app(build_core(Settings(home=tmp_path), store, TestClock(NOW_US), []))
-    assert app.notifier.bus.is_enabled is not store.is_exclusive
+    assert app.notifier.bus.is_enabled is (store.notification_channel is not None)
     jobs = get_jobs(app)
     assert bool(jobs) is not store.is_exclusive

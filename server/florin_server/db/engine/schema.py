@@ -19,7 +19,7 @@ HEAD = "v0039"
 # removes what that Florin uses raises it
 COMPATIBLE_FROM = "v0026"
 VERSION_TABLE = (
-    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL, "
+    "CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL, "
     "compatible_from VARCHAR(32) DEFAULT '' NOT NULL, "
     "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )

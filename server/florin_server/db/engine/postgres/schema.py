@@ -50,14 +50,9 @@ async def prepare(database: DatabaseConfig) -> str:
             await _require_supported(raw)
             if not await _is_florin_database(raw):
                 raise StoreError(f"{database} has tables that are not Florin's")
-            await _create_version_table(raw)
-            async with raw.transaction():
-                # a second process waits here, and finds the work done
-                await raw.execute("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE")
-                version = await read_version(raw)
-                if version is None:
-                    await _create_tables(raw)
-                usable = version is None or await _is_usable(raw)
+            if await read_version(raw) is None:
+                await _create_tables(raw)
+            usable = await _is_usable(raw)
             if not usable:
                 # Alembic loads slowly and is almost never needed
                 from florin_server.db.migrations.postgres import upgrade  # noqa: PLC0415
@@ -135,15 +130,14 @@ async def _is_florin_database(raw: Any) -> bool:
     return not tables or "alembic_version" in tables
 
 
-async def _create_version_table(raw: Any) -> None:
-    """Create the table of the version, which is locked during creation and migration."""
+async def _create_tables(raw: Any) -> None:
+    """Create all tables, unless another process does so at the same moment."""
     try:
-        await raw.execute(schema.VERSION_TABLE.replace("TABLE", "TABLE IF NOT EXISTS", 1))
+        async with raw.transaction():
+            # the second process waits here until the first commits: not every engine locks tables
+            await raw.execute(schema.VERSION_TABLE)
+            for statement in schema.list_definitions(POSTGRESQL):
+                await raw.execute(statement)
+            await raw.execute(schema.stamped())
     except _ALREADY_EXISTS:
         return
-
-
-async def _create_tables(raw: Any) -> None:
-    for statement in schema.list_definitions(POSTGRESQL):
-        await raw.execute(statement)
-    await raw.execute(schema.stamped())
