@@ -5,28 +5,30 @@ Values missing in the file, or all without a file, come from `DEFAULTS`, and the
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
-from tests.bench import report
-from tests.bench.capacity import (
+from florin_server.domain.capacity.day import EXPIRY_S, SimulatedDay, simulate_day
+from florin_server.domain.capacity.model import (
     DATABASE,
-    EXPIRY_S,
+    DISK,
     GAS,
     KEY,
     NODE,
     SERVICE,
     Chain,
     Costs,
-    Day,
     Demand,
+    Disk,
     Growth,
     Installation,
-    day,
 )
+from florin_server.domain.capacity.sizing import LOAD_MAX, InstallationPlan, plan_installation
+
+from tests.bench import report
 from tests.bench.report import Report
 
 # from one run on two busy cores of a virtual machine; gas is the same everywhere
@@ -34,35 +36,17 @@ DEFAULTS = Costs(
     service_us=6_700, settle_us=2_400, database_us=4_000, gas=68_424, trials_per_s=6_200
 )
 # one fast disk of a database server
-DISK_BYTES, DISK_BYTES_PER_S = 4e12, 500e6
+ASSUMED_DISK = Disk()
 RATES, ALONE = (10, 100, 1_000, 10_000), (5, 10, 20, 40, 80)
 # a typical chain, and a large chain of which Florin uses much
 CHAIN, ROOMY = Chain(), Chain(block_gas=400_000_000, share=0.25)
-# the highest load of a resource in the busiest minute
-FULL = 0.7
-# the most cores of one PostgreSQL before a second installation
-DATABASE_CORES = 64
-_FIELDS = {
-    SERVICE: "service_cores", DATABASE: "database_cores", NODE: "nodes", KEY: "keys", GAS: "chains",
-}  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Sized:
-    """An installation for a rate.
+class Sized(NamedTuple):
+    """The installation for a rate, with its simulated day."""
 
-    `first` has the smallest installation's resources, fullest first.
-    """
-
-    demand: Demand
-    first: Sequence[tuple[str, float]]
-    installation: Installation
-    day: Day
-
-    @property
-    def databases(self) -> int:
-        """Return how many PostgreSQL servers share the cores, each with a separate installation."""
-        return math.ceil(self.installation.database_cores / DATABASE_CORES)
+    plan: InstallationPlan
+    day: SimulatedDay
 
 
 def costs_of(reported_report: Report | None) -> tuple[Costs, Mapping[str, str]]:
@@ -98,19 +82,14 @@ def costs_of(reported_report: Report | None) -> tuple[Costs, Mapping[str, str]]:
 def sized(costs: Costs, rate: float, chain: Chain, seed: int = 7) -> Sized:
     """Return the smallest installation that no minute of the day fills, with its simulated day."""
     demand = Demand(rate, seed)
-    peak, least = demand.peak, Installation(chain=chain)
-    loads = least.loads(costs, peak)
-    needed = {name: max(1, math.ceil(load / FULL)) for name, load in loads.items()}
-    # every chain has its own keys
-    needed[KEY] = max(1, math.ceil(needed[KEY] / needed[GAS]))
-    installation = replace(least, **{_FIELDS[name]: count for name, count in needed.items()})
-    first = sorted(loads.items(), key=lambda item: item[1], reverse=True)
-    return Sized(demand, first, installation, day(costs, installation, demand))
+    least = Installation(chain=chain, disk=ASSUMED_DISK)
+    plan = plan_installation(costs, demand, least)
+    return Sized(plan, simulate_day(costs, plan.installation, demand))
 
 
 def carried(costs: Costs, sources: Mapping[str, str], chain: Chain) -> list[str]:
     """Return table lines: the capacity of one unit of each resource."""
-    item = Installation(chain=chain).carries(costs)
+    item = Installation(chain=chain, disk=ASSUMED_DISK).carries(costs)
     assumed = (
         f"blocks of {chain.block_s} s, {chain.block_gas / 1e6:.0f} M gas, {chain.share:.0%} of it"
     )
@@ -122,6 +101,10 @@ def carried(costs: Costs, sources: Mapping[str, str], chain: Chain) -> list[str]
         f"{costs.settle_us:,.0f} µs per payment ({sources['settle_us']})",
         GAS: f"{costs.gas:,.0f} gas per payment ({sources['gas']}); {assumed} (assumed)",
     }
+    how[DISK] = (
+        f"{ASSUMED_DISK.bytes_per_s / 1e6:.0f} MB/s (assumed), {costs.written_bytes:,.0f} B per "
+        f"payment ({sources['stored_bytes']}, {sources['log_bytes']})"
+    )
     rows = [f"| one {name} | {item[name]:,.0f} | {how[name]} |" for name in item]
     return ["| Resource | Payments/s | Source |", "|-|-:|-|", *rows]
 
@@ -131,14 +114,15 @@ def needed(plans: Sequence[Sized]) -> list[str]:
     cores = ("Service cores", "PostgreSQL cores", "Nodes", "Chains", "Keys per chain")
     lines = _head("Payments/s", "Busiest minute", "Load with one of each", *cores)
     for sized_plan in plans:
-        installation = sized_plan.installation
-        full = [(name, load) for name, load in sized_plan.first if load > FULL][:3]
+        demand, installation = sized_plan.plan.demand, sized_plan.plan.installation
+        loads = sized_plan.plan.first_loads.items()
+        full = [(name, load) for name, load in loads if load > LOAD_MAX][:3]
         first = ", ".join(f"{name} ({load:,.1f})" for name, load in full) or "none"
         database = f"{installation.database_cores:,}"
-        if sized_plan.databases > 1:
-            database += f" in {sized_plan.databases}"
+        if installation.databases > 1:
+            database += f" in {installation.databases}"
         lines.append(
-            f"| {sized_plan.demand.rate:,.0f} | {sized_plan.demand.peak:,.0f}/s | {first} | "
+            f"| {demand.rate:,.0f} | {demand.peak:,.0f}/s | {first} | "
             f"{installation.service_cores:,} | {database} | {installation.nodes:,} | "
             f"{installation.chains:,} | "
             f"{installation.keys:,} |"
@@ -151,14 +135,15 @@ def grown(costs: Costs, plans: Sequence[Sized]) -> list[str]:
     volumes = ("Stored a day", "Log a day", "Disk busy in the busiest minute", "Disk full after")
     lines = _head("Payments/s", *volumes, "Row versions/s for vacuum", "Connections")
     for sized_plan in plans:
-        growth = Growth(costs, sized_plan.demand.rate, sized_plan.demand.peak)
-        disks = sized_plan.databases
-        load = growth.written_bytes_per_s / disks / DISK_BYTES_PER_S
+        demand, installation = sized_plan.plan.demand, sized_plan.plan.installation
+        growth = Growth(costs, demand.rate, demand.peak)
+        size_bytes = installation.databases * installation.disk.size_bytes
+        load = installation.loads(costs, demand.peak)[DISK]
         lines.append(
             f"| {growth.rate:,.0f} | {growth.stored_bytes_a_day / 1e9:,.1f} GB | "
             f"{growth.log_bytes_a_day / 1e9:,.1f} GB | {load:.1%} | "
-            f"{growth.days_until_full(DISK_BYTES * disks):,.1f} days | "
-            f"{growth.dead_rows_per_s:,.0f} | {sized_plan.installation.connections():,} |"
+            f"{growth.days_until_full(size_bytes):,.1f} days | "
+            f"{growth.dead_rows_per_s:,.0f} | {installation.connections():,} |"
         )
     return lines
 
@@ -172,7 +157,7 @@ def waited(plans: Sequence[Sized]) -> list[str]:
         reported_day = each_plan.day
         busy = " | ".join(f"{reported_day.busy[name]:.0%}" for name in (SERVICE, DATABASE, NODE))
         lines.append(
-            f"| {each_plan.demand.rate:,.0f} | {reported_day.arrived:,} | "
+            f"| {each_plan.plan.demand.rate:,.0f} | {reported_day.arrived:,} | "
             f"{reported_day.quantile_s(50)} s | "
             f"{reported_day.quantile_s(99):,} s | {busy} | {reported_day.longest[GAS]:,} | "
             f"{reported_day.late:,} |"
@@ -185,7 +170,7 @@ def alone(costs: Costs, chain: Chain) -> list[str]:
     names = ("Longest queue: service", "PostgreSQL", "nodes", "blocks")
     lines = _head("Payments/s", "Waited p50", "p99", *names, "Late", "Not settled")
     for rate in ALONE:
-        reported_day = day(costs, Installation(chain=chain), Demand(rate))
+        reported_day = simulate_day(costs, Installation(chain=chain), Demand(rate))
         queues = " | ".join(
             f"{reported_day.longest[text]:,}" for text in (SERVICE, DATABASE, NODE, GAS)
         )
@@ -206,7 +191,7 @@ def plan(reported_report: Report | None) -> str:
     costs, sources = costs_of(reported_report)
     plans = [sized(costs, rate, CHAIN) for rate in RATES]
     room = f"{ROOMY.block_gas / 1e6:.0f} M gas in a block, and {ROOMY.share:.0%} of it"
-    demand = plans[0].demand
+    demand = plans[0].plan.demand
     about = (
         f"One chain has no blocks for {demand.outage_s // 60} minutes at eight in the evening. "
         f"Waiting time runs from a payment's first call to its block. A payment that waits longer "
@@ -216,8 +201,9 @@ def plan(reported_report: Report | None) -> str:
         f"What that writes: {costs.stored_bytes:,.0f} B of a payment stay in the database "
         f"({sources['stored_bytes']}), {costs.log_bytes:,.0f} B are logged "
         f"({sources['log_bytes']}), and vacuum removes {costs.dead_rows:,.0f} row versions "
-        f"({sources['dead_rows']}). Each PostgreSQL has a disk of {DISK_BYTES / 1e12:.0f} TB "
-        f"that writes {DISK_BYTES_PER_S / 1e6:.0f} MB/s (assumed)."
+        f"({sources['dead_rows']}). Each PostgreSQL has a disk of "
+        f"{ASSUMED_DISK.size_bytes / 1e12:.0f} TB that writes "
+        f"{ASSUMED_DISK.bytes_per_s / 1e6:.0f} MB/s (assumed)."
     )
     tables = (
         carried(costs, sources, CHAIN),

@@ -47,6 +47,8 @@ MERCHANTS = "16_cohorts_and_refunds"
 ANALYSES = ("10_funnel", "12_option_mix", "13_failures", "14_prices", "19_revenue")
 # these read the chains too
 AT_REST = ("11_finality", "15_reconciliation")
+# it reads no Florin at all
+MODEL = "22_capacity"
 CREDENTIALS = ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID")
 
 
@@ -154,7 +156,7 @@ async def test_chains_are_read_at_rest_only(name, desk, server, monkeypatch):
 
 
 def test_every_notebook_was_tried():
-    assert {*WALKS, *OWN, *ANALYSES, *AT_REST, MERCHANTS} == in_all()
+    assert {*WALKS, *OWN, *ANALYSES, *AT_REST, MERCHANTS, MODEL} == in_all()
 
 
 # ---- faults of a target, reported at once

@@ -23,6 +23,8 @@ TOLERANCE = 1e-3
 # most differences to list separately
 _DIFFERENCES_MAX = 8
 _COLORS = 64
+# imports of notebooks whose figures depend on their parameters alone
+_SOURCES = ("\nfrom data import load\n", "\nfrom florin_server.domain.capacity import model\n")
 # ids, keys and hashes differ in each run
 _ID_PATTERNS = (
     (re.compile(r"\b(pay|mrch|pout|rfnd|par|opt)_\w{8,}"), r"\1_…"),
@@ -45,12 +47,12 @@ From [{name}](../../notebooks/{name}.py), as executed; ids are left out.
 
 
 def list_notebooks() -> list[Path]:
-    """List the notebooks of the gallery: analyses, which read tables and measure no times."""
+    """List the notebooks of the gallery: analyses of tables and models, which measure no times."""
     paths = sorted(NOTEBOOKS.glob("*.py"))
     return [
         path.with_suffix(".ipynb")
         for path in paths
-        if "\nfrom data import load\n" in path.read_text()
+        if any(source in path.read_text() for source in _SOURCES)
     ]
 
 

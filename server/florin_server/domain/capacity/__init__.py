@@ -1,0 +1,1 @@
+"""Capacity: what an installation carries, and how large it must be for a rate of payments."""
