@@ -92,6 +92,7 @@ def _build_options(settings: EventSinkSettings) -> NatsOptions:
         user=settings.user or None,
         password=_find_secret("password", settings.password, settings.password_file),
         token=_find_secret("token", settings.token, settings.token_file),
+        credentials=_check_credentials(settings.credentials_file),
         tls=_build_tls(settings),
     )
 
@@ -113,6 +114,23 @@ def _find_secret(name: str, value: SecretStr | None, path: Path | None) -> str |
         raise SetupError(f"the {name} of the event sink is empty")
     logs.redactor.hide([secret])
     return secret
+
+
+def _check_credentials(path: Path | None) -> Path | None:
+    """Return the file of a user's key; SetupError if it has none."""
+    from florin_server.features.event_sink.service.nats_credentials import (  # noqa: PLC0415  (extra)
+        read_seed,
+    )
+
+    if path is None:
+        return None
+    try:
+        logs.redactor.hide([read_seed(path)])
+    except (OSError, ValueError) as error:
+        raise SetupError(
+            f"the credentials of the event sink cannot be used from {path}: {error}"
+        ) from error
+    return path
 
 
 def _build_tls(settings: EventSinkSettings) -> ssl.SSLContext | None:

@@ -53,6 +53,11 @@ class EventSinkSettings(BaseModel):
     token_file: Path | None = Field(
         default=None, description="file that contains the value of `token`"
     )
+    credentials_file: Path | None = Field(
+        default=None,
+        description="file with a user's JWT and seed (`.creds`), or with the seed of an nkey; it "
+        "is read again for each connection",
+    )
     tls_ca: Path | None = Field(
         default=None,
         description="PEM file with the authorities of the broker's certificate; unset: those of "
@@ -89,8 +94,8 @@ class EventSinkSettings(BaseModel):
         has_token = self.token is not None or self.token_file is not None
         if bool(self.user) is not has_password:
             raise ValueError("set both `user` and `password` (or `password_file`), or neither")
-        if self.user and has_token:
-            raise ValueError("set `user` or `token`, not both")
+        if [bool(self.user), has_token, self.credentials_file is not None].count(True) > 1:
+            raise ValueError("set one of `user`, `token` and `credentials_file`")
         if (self.tls_certificate is None) is not (self.tls_key is None):
             raise ValueError("set both `tls_certificate` and `tls_key`, or neither")
         return self

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import nkeys
 import pytest
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.features.event_sink.store import queue
@@ -13,6 +14,7 @@ from florin_server.money.outbox.store import outbox
 from florin_server.operations.store import quarantine as stored
 
 from tests.support.event_sink import SinkHarness, list_ids, list_places, make_options, turn_on
+from tests.support.nats_accounts import NatsAccount, NatsKey
 from tests.support.nats_server import NatsServer, serve_nats
 from tests.support.tcp_relay import TcpRelay
 
@@ -173,6 +175,37 @@ async def test_wrong_password_is_reported(shop, tmp_path):
         sink = SinkHarness(shop, tmp_path, broker.url, user="florin", password="wrong")
         async with sink.publish():
             await sink.wait_problem("uthorization")
+
+
+async def test_renewed_credentials_of_an_account_are_used_without_a_restart(shop, tmp_path):
+    account, path = NatsAccount.create(), tmp_path / "florin.creds"
+    NatsAccount.create().write_credentials(path)
+    async with serve_nats(tmp_path / "accounts", account.options) as broker:
+        await turn_on(shop)
+        sink = SinkHarness(shop, tmp_path, broker.url, credentials=path)
+        payment = await sink.create()
+        async with sink.publish():
+            await sink.wait_problem("uthorization")
+            path.write_text("renewed now")
+            await sink.wait_problem("it has no user's key")
+            account.write_credentials(path)
+            await sink.wait_published()
+        messages = await broker.list_messages(user_credentials=str(path))
+    assert list_places(messages) == {payment.id: [0]}
+
+
+async def test_seed_of_an_nkey_gives_access(shop, tmp_path):
+    key, path = NatsKey.create(nkeys.PREFIX_BYTE_USER), tmp_path / "florin.nk"
+    path.write_text(f"{key.seed}\n")
+    users = f'authorization {{ users = [{{ nkey: "{key.public}" }}] }}'
+    async with serve_nats(tmp_path / "users", users) as broker:
+        await turn_on(shop)
+        sink = SinkHarness(shop, tmp_path, broker.url, credentials=path)
+        payment = await sink.create()
+        async with sink.publish():
+            await sink.wait_published()
+        messages = await broker.list_messages(nkeys_seed=str(path))
+    assert list_places(messages) == {payment.id: [0]}
 
 
 async def test_second_process_publishes_once_the_lease_is_free(shop, sink, broker, tmp_path):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import nkeys
 import pytest
 from florin_server.app import event_sink
 from florin_server.settings import EventSinkSettings, Settings
 from pydantic import ValidationError
 
+from tests.support.nats_accounts import NatsKey
 from tests.support.nats_server import serve_nats
 from tests.support.x402_clients import find_free_port
 
@@ -28,7 +30,8 @@ def make_settings(**values) -> Settings:
         ({"url": f"{HOST},nats://two:0"}, "no port 0"),
         ({"user": "florin"}, "set both `user` and `password`"),
         ({"password": "hunter2"}, "set both `user` and `password`"),
-        ({"user": "florin", "password": "x", "token": "hunter2"}, "`user` or `token`, not both"),
+        ({"user": "florin", "password": "x", "token": "hunter2"}, "set one of `user`, `token`"),
+        ({"token": "hunter2", "credentials_file": "florin.creds"}, "and `credentials_file`"),
         ({"tls_key": "key.pem"}, "set both `tls_certificate` and `tls_key`"),
         ({"subject": "florin.>"}, "pattern"),
         ({"stream": "a.b"}, "pattern"),
@@ -50,13 +53,25 @@ def test_hosts_without_a_scheme_have_that_of_the_first():
 
 def test_files_that_cannot_be_used_are_named(tmp_path):
     (tmp_path / "empty").write_text("\n")
+    key = NatsKey.create(nkeys.PREFIX_BYTE_USER)
+    wrong = key.seed[:-4] + ("AAAA" if key.seed[-4:] != "AAAA" else "BBBB")
+    (tmp_path / "wrong").write_text(wrong)
+    (tmp_path / "jwt").write_text(f"-----BEGIN NATS USER JWT-----\n{key.seed}")
+    (tmp_path / "bytes").write_bytes(b"\xff")
     for values, message in (
         ({"token_file": tmp_path / "missing"}, "the token of the event sink cannot be read"),
         ({"token_file": tmp_path / "empty"}, "the token of the event sink is empty"),
+        ({"credentials_file": tmp_path / "missing"}, "the credentials of the event sink cannot"),
+        ({"credentials_file": tmp_path / "empty"}, "it has no user's key"),
+        ({"credentials_file": tmp_path / "jwt"}, "it has no user's key"),
+        ({"credentials_file": tmp_path / "wrong"}, "the seed in it is invalid"),
+        ({"credentials_file": tmp_path / "bytes"}, "it is not a text"),
         ({"tls_ca": tmp_path / "missing"}, "TLS files of the event sink cannot be used"),
         ({"tls_ca": tmp_path / "empty"}, "TLS files of the event sink cannot be used"),
     ):
-        assert message in event_sink.find_problem(make_settings(**values))
+        problem = event_sink.find_problem(make_settings(**values))
+        assert message in problem
+        assert wrong not in problem
     assert event_sink.find_problem(make_settings()) == ""
     assert event_sink.find_problem(Settings()) == ""
 

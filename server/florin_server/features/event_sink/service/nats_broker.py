@@ -9,6 +9,7 @@ import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from nats.aio.client import Client
@@ -23,6 +24,7 @@ from florin_server.features.event_sink.service.broker import (
     EventNotStored,
     EventRefused,
 )
+from florin_server.features.event_sink.service.nats_credentials import read_credentials
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class NatsOptions:
     user: str | None = None
     password: str | None = None
     token: str | None = None
+    credentials: Path | None = None
     tls: ssl.SSLContext | None = None
 
 
@@ -180,6 +183,8 @@ async def _open(host: str, options: NatsOptions) -> Client:
         )
         if value is not None
     }
+    if options.credentials is not None:
+        secrets |= read_credentials(options.credentials)
     try:
         async with asyncio.timeout(_CONNECT_S):
             await client.connect(
