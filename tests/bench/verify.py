@@ -20,8 +20,8 @@ from florin_server.domain.settlement.chain_txs import SettlementItem
 from florin_server.rails.connection.coalesce import LIMIT
 from florin_server.rails.connection.jsonrpc import HttpTransport, JsonRpcClient, RpcCall
 from florin_server.rails.evm import settler
+from florin_server.rails.evm.paying.outputs import parse_signature
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, build_proof, to_address
-from florin_server.rails.evm.paying.verify import parse_signature
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.reading.node import LATEST, build_call
 from florin_server.rails.evm.sending.fees import KEY_GAS, compute_dry_run_gas

@@ -30,6 +30,7 @@ from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments import results
 from florin_server.rails.evm.paying import erc6492, terms, verify
+from florin_server.rails.evm.paying import outputs as wallet_outputs
 from florin_server.rails.evm.paying.erc6492 import AccountCreation
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.evm.sending import submission
@@ -115,7 +116,11 @@ BUGS: dict[str, Sequence[tuple[object, str, Any]]] = {
     "believe-tokens": ((verify.SignatureVerifier, "_require_settling", _accept),),
     "loose-hex": (
         (results, "_HEX", re.compile(r"0[xX][0-9a-fA-F\s_]*")),
-        (verify, "parse_hex", lambda text, _: bytes.fromhex(str(text).lower().removeprefix("0x"))),
+        (
+            wallet_outputs,
+            "parse_hex",
+            lambda text, _: bytes.fromhex(str(text).lower().removeprefix("0x")),
+        ),
     ),
 }
 
@@ -215,7 +220,7 @@ def is_agreed(case: Case, outputs: Sequence[str]) -> bool | None:
     if not isinstance(text, str) or not HEX.fullmatch(text):
         return False
     data, kind = bytes.fromhex(text[2:]), case.payer.kind
-    if len(data) > verify.SIGNATURE_BYTES_MAX:
+    if len(data) > wallet_outputs.SIGNATURE_BYTES_MAX:
         return False
     if kind != "unborn" and data in (
         list_equal_signatures(case.inner) if kind == "contract" else list_encodings(case.inner)

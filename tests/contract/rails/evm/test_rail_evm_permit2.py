@@ -11,6 +11,7 @@ from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
+from florin_server.rails.evm.reading.dry_run import DryRunner
 from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, RailUnavailable, Split
 
@@ -188,6 +189,26 @@ async def test_an_allowance_on_its_way_is_waited_for(lab):
     await approve(lab, PRICE)
     await lab.rail.verifier.verify(option, (), outputs)
     assert await lab.rail.relay.simulate([item]) == [True]
+
+
+@pytest.mark.parametrize("code", ["", ACCEPTS_ALL], ids=["key", "code"])
+async def test_allowance_that_arrives_between_two_dry_runs_is_no_lack_of_gas(
+    lab, monkeypatch, code
+):
+    await means(lab)
+    if code:
+        await lab.delegate(WALLET, code)
+    _, option = offer(lab, PayableAsset(PAYER, EURO, (PRICE,)))
+    lacks_gas, compared = DryRunner.lacks_gas, []
+
+    async def approve_before(*args: Any) -> bool:
+        await approve(lab, PRICE)
+        compared.append(await lacks_gas(*args))
+        return compared[-1]
+
+    monkeypatch.setattr(DryRunner, "lacks_gas", approve_before)
+    await lab.rail.verifier.verify(option, (), (HASH, sign_option(WALLET, option)))
+    assert compared == [False]
 
 
 async def test_missing_allowance_is_refused(lab):

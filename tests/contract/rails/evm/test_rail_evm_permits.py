@@ -15,8 +15,8 @@ from florin_server.domain.chains.evm.typed_data import PERMIT2
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import PayerKind
+from florin_server.rails.evm.paying.outputs import encode_permit_call
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
-from florin_server.rails.evm.paying.verify import encode_permit_call
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.option_offer import OptionOffer
 from florin_server.rails.types import PayableAsset, Split

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
-from florin_server.rails.evm.paying import erc6492, verify
+from florin_server.rails.evm.paying import erc6492, outputs
 from florin_server.rails.evm.paying.erc6492 import AccountCreation
 from florin_server.rails.evm.sending.fees import (
     GAS_BASE,
@@ -73,7 +73,7 @@ def noise(most: int) -> st.SearchStrategy[bytes]:
 
 ITEMS = st.one_of(
     st.just(item(b"\xff" * 65, by_key=True)),
-    noise(verify.SIGNATURE_BYTES_MAX).map(lambda value: item(value, by_key=False)),
+    noise(outputs.SIGNATURE_BYTES_MAX).map(lambda value: item(value, by_key=False)),
     st.builds(
         lambda result, value: item(value, by_key=False, opened_by=result),
         noise(erc6492.FACTORY_DATA_MAX),
@@ -160,7 +160,7 @@ def test_fifty_payments_by_key_go_together():
 
 def test_long_signatures_do_not_make_a_transaction_that_nodes_refuse():
     chain = CHAIN.model_copy(update={"gas_max": 2**24})
-    items = [item(b"\xff" * verify.SIGNATURE_BYTES_MAX, by_key=False)] * 50
+    items = [item(b"\xff" * outputs.SIGNATURE_BYTES_MAX, by_key=False)] * 50
     counts = split_items(chain, items, 50)
     assert sum(counts) == 50
     assert all(
@@ -174,7 +174,7 @@ def test_long_signatures_do_not_make_a_transaction_that_nodes_refuse():
 def test_the_heaviest_payment_is_as_heavy_as_it_is_taken_for(creation_size, signature_size):
     heavy = item(b"\xff" * signature_size, by_key=False, opened_by=b"\xff" * creation_size)
     wrapped = erc6492.WrappedSignature(TOKEN, b"\xff" * creation_size, b"\xff" * signature_size)
-    assert len(wrapped.encode()) <= verify.SIGNATURE_BYTES_MAX
+    assert len(wrapped.encode()) <= outputs.SIGNATURE_BYTES_MAX
     assert heavy.gas <= PAYMENT_GAS_HEAVIEST
     count = count_items_that_fit(CHAIN)
     assert split_items(CHAIN, [heavy] * count, count) == [count]

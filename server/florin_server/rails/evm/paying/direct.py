@@ -17,8 +17,8 @@ from florin_server.domain.chains.evm import abi
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption, ResolvedBuild
 from florin_server.rails.evm import settler
+from florin_server.rails.evm.paying.outputs import build_output_refusal
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
-from florin_server.rails.evm.paying.verify import build_output_refusal
 from florin_server.rails.evm.reading.node import (
     LATEST,
     EvmNode,

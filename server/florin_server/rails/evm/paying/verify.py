@@ -8,15 +8,12 @@ Payments that do not settle there run again alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import orjson
-
 from florin_server.domain.chains.evm import abi
-from florin_server.domain.chains.evm.signatures import parse_hex
-from florin_server.domain.chains.evm.typed_data import PERMIT2, TokenPermit, get_digest
+from florin_server.domain.chains.evm.typed_data import PERMIT2, get_digest
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import PaymentOption
 from florin_server.domain.settlement.chain_txs import PayerKind
@@ -25,8 +22,8 @@ from florin_server.rails.connection.node import require_result
 from florin_server.rails.evm.paying import erc6492
 from florin_server.rails.evm.paying.erc6492 import is_wrapped
 from florin_server.rails.evm.paying.mismatches import SignatureMismatches
+from florin_server.rails.evm.paying.outputs import build_output_refusal, parse_signature
 from florin_server.rails.evm.paying.terms import (
-    PERMIT,
     PERMIT2_METHOD,
     EvmOptionTerms,
     SignatureProof,
@@ -59,8 +56,6 @@ from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.token_refusal import build_token_refusal
 from florin_server.rails.types import RailUnavailable
 
-SIGNATURE_BYTES_MIN = 64
-SIGNATURE_BYTES_MAX = 4096  # a wallet with a dozen passkey owners needs less
 ALLOWANCE = abi.encode_selector("allowance(address,address)")
 BALANCE_OF = abi.encode_selector("balanceOf(address)")
 IS_VALID_SIGNATURE = abi.encode_selector("isValidSignature(bytes32,bytes)")
@@ -121,7 +116,14 @@ class SignatureVerifier:
         if tried.other_spending != 0:
             # the buyer's approval may not be in a block yet; only the chain can show that, later
             approves = bool(terms.approvals)
-            await self._require_settling(option, tried, signature, approves=approves)
+            try:
+                await self._require_settling(option, tried, signature, approves=approves)
+            except ApiError:
+                # tokens or the approval may have come into a block since the trial
+                again = await self._try_with_enough(terms, payer, signature)
+                if again.other_spending != 0:
+                    raise
+                return again.kind
         return tried.kind
 
     async def _try_with_enough(
@@ -228,9 +230,20 @@ class SignatureVerifier:
 
     async def _is_short_of_gas(self, alone: DryRun) -> bool:
         """Return True if a failed trial would succeed with more gas."""
+        return await self._lacks_gas(
+            alone,
+            replace(alone, gas=_GAS_FACTOR * alone.gas),
+            lambda outcome: self._parse_returned(outcome) is not None,
+        )
+
+    async def _lacks_gas(
+        self, failed: DryRun, larger: DryRun, is_good: Callable[[Any], bool]
+    ) -> bool:
+        """Return whether a run fails for lack of gas, as far as the node can tell."""
         try:
-            (again,) = await self._ask_separately(replace(alone, gas=_GAS_FACTOR * alone.gas))
-            return self._parse_returned(again) is not None
+            return await self._trials.lacks_gas(failed, larger, is_good)
+        except AnswerTooLarge:
+            raise _build_size_refusal() from None
         except RailUnavailable:
             # a relayer may have the coin for a payment, but not for this much gas
             return False
@@ -294,34 +307,33 @@ class SignatureVerifier:
                 submission_item.arguments, gas=_GAS_FACTOR * submission_item.arguments.gas
             ),
         )
-        sent = build_settlement_call(self._chain, [larger_item], self._shares)
-        try:
-            (outcome,) = await self._ask_separately(DryRun(sent.to, sent.data, sent.gas))
-            return self._parse_returned(outcome) == abi.encode_uint256(1)
-        except RailUnavailable:
-            # a relayer may have the coin for a payment, but not for this much gas
-            return False
+        failed, larger = (
+            DryRun(sent.to, sent.data, sent.gas)
+            for item in (submission_item, larger_item)
+            for sent in (build_settlement_call(self._chain, [item], self._shares),)
+        )
+        return await self._lacks_gas(
+            failed,
+            larger,
+            lambda outcome: self._parse_returned(outcome) == abi.encode_uint256(1),
+        )
 
     async def _opens_with_more_gas(
         self, payer: str, wrapped: erc6492.WrappedSignature, digest: bytes
     ) -> bool:
         """Return whether more gas would create the account, for example one of many owners."""
-        try:
-            (verdict,) = await self._ask_separately(
-                erc6492.build_probe(payer, wrapped, digest, _GAS_FACTOR * OPEN_GAS)
-            )
-            return parse_uint(verdict) == erc6492.ACCEPTS
-        except RailUnavailable:
-            return False
+        return await self._lacks_gas(
+            erc6492.build_probe(payer, wrapped, digest),
+            erc6492.build_probe(payer, wrapped, digest, _GAS_FACTOR * OPEN_GAS),
+            lambda verdict: parse_uint(verdict) == erc6492.ACCEPTS,
+        )
 
     async def _ask_separately(self, *calls: DryRunRequest) -> list[Any]:
         """Send calls that an account with code may answer, in a payload without other requests."""
         try:
             return await self._trials.ask_separately(*calls)
         except AnswerTooLarge:
-            raise build_output_refusal(
-                "signature_mismatch", "The account's answer exceeds the size limit"
-            ) from None
+            raise _build_size_refusal() from None
 
     def _parse_returned(self, outcome: Any) -> bytes | None:
         """Return the result of a dry run; None if it reverted."""
@@ -426,54 +438,8 @@ def encode_wallet_check(digest: bytes, signature: bytes) -> bytes:
     )
 
 
-def parse_signature(option: PaymentOption, outputs: Sequence[str]) -> bytes:
-    """Return the signature, which is the last of a wallet's outputs.
-
-    A hash of an approval before it proves nothing and is not read. A signed approval before it
-    becomes a part: the call that submits it is wrapped around the signature, as the creation of an
-    account is.
-    """
-    if len(outputs) != len(option.actions):
-        raise build_output_refusal("unreadable_output", "One output for each action was expected")
-    signature = _parse_signature_output(outputs[-1])
-    terms, payer = EvmOptionTerms.from_option(option), to_address(option.payer)
-    if (permit := terms.build_permit(payer)) is None:
-        return signature
-    proof = build_proof(get_digest(permit), payer, _parse_signature_output(outputs[-2]))
-    if not proof.is_key_signature or is_wrapped(signature):
-        raise build_output_refusal("signature_mismatch", "The signature is not the account's")
-    call = encode_permit_call(permit, proof.signature)
-    return erc6492.WrappedSignature(terms.route.token, call, signature).encode()
-
-
-def encode_permit_call(permit: TokenPermit, signature: bytes) -> bytes:
-    """Encode the call that gives a token a signed approval; the signature is canonical."""
-    return b"".join(
-        (
-            PERMIT,
-            abi.encode_address(permit.owner),
-            abi.encode_address(permit.spender),
-            abi.encode_uint256(permit.value),
-            abi.encode_uint256(permit.deadline),
-            abi.encode_uint256(signature[64]),
-            signature[:64],
-        )
-    )
-
-
-def _parse_signature_output(output: str) -> bytes:
-    try:
-        signature = parse_hex(orjson.loads(output), SIGNATURE_BYTES_MAX)
-    except ValueError:
-        raise build_output_refusal("unreadable_output", "The output is not a signature") from None
-    if len(signature) < SIGNATURE_BYTES_MIN:
-        raise build_output_refusal("unreadable_output", "The output is too short for a signature")
-    return signature
-
-
-def build_output_refusal(reason: str, message: str, **more: str) -> ApiError:
-    """Build the refusal of a wallet's output."""
-    return ApiError(ErrorCode.INVALID_PARAMS, message, details={"reason": reason, **more})
+def _build_size_refusal() -> ApiError:
+    return build_output_refusal("signature_mismatch", "The account's answer exceeds the size limit")
 
 
 def _is_accepted(verdict: Any) -> bool:

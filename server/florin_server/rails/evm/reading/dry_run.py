@@ -58,6 +58,19 @@ class DryRunner:
         self._now = now
         self._pending_from = now()
 
+    async def lacks_gas(
+        self, failed: DryRun, larger: DryRun, is_good: Callable[[Any], bool]
+    ) -> bool:
+        """Return whether a run that failed succeeds with more gas, and without it still fails.
+
+        What it lacked may be there by now, such as the buyer's approval. Raise RailUnavailable.
+        """
+        (with_more,) = await self.run([larger])
+        if not is_good(with_more):
+            return False
+        (again,) = await self.run([failed])
+        return not is_good(again)
+
     async def run(self, requests: Sequence[DryRunRequest], sender: str | None = None) -> list[Any]:
         """Return a result or an RpcError for each request, in one payload if all goes well.
 

@@ -113,15 +113,17 @@ class GasLearner:
             _TRANSFER + abi.encode_address(submission_item.settler) + abi.encode_uint256(pay.value)
         )
         try:
-            (settled,) = await self._runs.run([self._build_trial(submission_item, above)])
+            lacks = await self._runs.lacks_gas(
+                self._build_trial(submission_item, self.shares.ceiling),
+                self._build_trial(submission_item, above),
+                _is_good,
+            )
             (plain,) = await self._node.batch(
                 [build_call(pay.token, moved, sender=pay.payer, gas=self.shares.ceiling)]
             )
         except RailUnavailable:
             return False
-        needs = _is_good(settled) or (
-            isinstance(plain, RpcError) and "out of gas" in plain.message.lower()
-        )
+        needs = lacks or (isinstance(plain, RpcError) and "out of gas" in plain.message.lower())
         if needs:
             self._short_tokens[pay.token] = self._now()
         return needs

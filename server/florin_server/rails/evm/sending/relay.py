@@ -23,8 +23,8 @@ from florin_server.rails.evm.gas_money import (
     parse_balance,
     to_native_units,
 )
+from florin_server.rails.evm.paying.outputs import parse_signature
 from florin_server.rails.evm.paying.terms import EvmOptionTerms, to_address
-from florin_server.rails.evm.paying.verify import parse_signature
 from florin_server.rails.evm.reading.dry_run import DryRun, DryRunner
 from florin_server.rails.evm.reading.evidence import is_nonce_used
 from florin_server.rails.evm.reading.finality import FinalityTracker

@@ -9,7 +9,7 @@ must be tried alone.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -83,6 +83,12 @@ class PaymentTrials:
     async def ask_separately(self, *calls: DryRunRequest) -> list[Any]:
         """Return results in a separate payload: an account with code may answer at great length."""
         return await self._runs.run(calls)
+
+    async def lacks_gas(
+        self, failed: DryRun, larger: DryRun, is_good: Callable[[Any], bool]
+    ) -> bool:
+        """Return whether a run fails for lack of gas; see `DryRunner.lacks_gas`."""
+        return await self._runs.lacks_gas(failed, larger, is_good)
 
     async def try_payment(self, submission_item: SubmissionItem) -> TrialResult:
         """Try a payment that the payer's key signed; return also whether the payer has code.
