@@ -8,6 +8,8 @@ import pytest
 import pytest_asyncio
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
+from florin_server.domain.payouts.held_money import HeldMoneyState
+from florin_server.money.payouts.service import held_money
 from solders.pubkey import Pubkey
 
 from tests.support.javascript import run_script
@@ -387,6 +389,17 @@ async def test_payment_with_a_fee_has_no_link(tmp_path, fees):
         assert (await open_link(service, payment_id)).refusal == (400, "invalid_state")
 
 
+async def list_postings(service: ServiceHarness, payment_id: str) -> set[tuple[str, str, str]]:
+    """Return the kind of the debited account, the credited account, and the amount."""
+    entries = await list_entries(service, payment_id)
+    return {(entry.debit.partition(":")[0], entry.credit, entry.amount) for entry in entries}
+
+
+def list_held_ids(service: ServiceHarness, payment_id: str) -> list[str]:
+    query = "SELECT id FROM held_money WHERE payment_id = ?"
+    return [held_id for (held_id,) in service.select(query, payment_id)]
+
+
 async def test_merchant_owes_the_fee_of_a_transfer(tmp_path):
     fees = {"fee_fixed": 70_000, "fee_basis_points": 100, "owed_fees": True}
     owed = 70_000 + PRICE // 100
@@ -405,17 +418,24 @@ async def test_merchant_owes_the_fee_of_a_transfer(tmp_path):
         # the merchant got all of it
         assert await node.balance(merchant) == before + PRICE
         entries = {
-            (entry.debit.partition(":")[0], entry.credit, entry.amount)
-            for entry in await list_entries(service, payment_id)
-        }
-        assert entries == {
             ("external", f"external:{CHAIN}:{wallet.address}", str(PRICE)),
             ("merchant", "income:fee", str(owed)),
         }
+        assert await list_postings(service, payment_id) == entries
         rows = (await service.rest.call("GET", "/v1/payments", service.rest.merchant))["data"]
         (row,) = [row for row in rows if row["paymentId"] == payment_id]
         assert (row["fees"]["total"]["value"], row["fees"]["percentage"]) == (str(owed), "1")
         assert row["settlement"]["amount"]["value"] == str(PRICE)
+        # money of a blocked account is a payment, with its fee, once the operator releases it
+        await block(service, wallet.address)
+        payment_id, link = await create_link(service)
+        await send_instructions(node, wallet, [make_linked_transfer(wallet, link)])
+        await wait_status(service, node, payment_id, "processing")
+        await wait_until(lambda: list_held_ids(service, payment_id))
+        (held_id,) = list_held_ids(service, payment_id)
+        await held_money.resolve(service.service.app, held_id, HeldMoneyState.RELEASED, "checked")
+        assert await status_of(service, payment_id) == "succeeded"
+        assert await list_postings(service, payment_id) == entries
         await check_ledger(service)
 
 

@@ -96,17 +96,19 @@ def build_stray_postings(
     )
 
 
-def build_release_postings(held_money: HeldMoney, merchant_id: str) -> Postings:
-    """Return the postings of released money, as for a settled payment; none if it is zero."""
+def build_release_postings(held_money: HeldMoney, merchant_id: str, owed_fee: int = 0) -> Postings:
+    """Return the postings of released money, as for a settled payment; none if it is zero.
+
+    `owed_fee` is the fee of money that the merchant received whole.
+    """
+    owed = accounts.merchant(merchant_id)
     return _drop_empty(
         (
             LedgerPosting(
-                held_money.account,
-                accounts.merchant(merchant_id),
-                held_money.asset,
-                held_money.held - held_money.fee,
+                held_money.account, owed, held_money.asset, held_money.held - held_money.fee
             ),
             LedgerPosting(held_money.account, accounts.FEE, held_money.asset, held_money.fee),
+            LedgerPosting(owed, accounts.FEE, held_money.asset, owed_fee),
         )
     )
 

@@ -149,6 +149,10 @@ def test_held_money_that_is_released_is_the_merchants_but_for_the_fee():
     )
     nothing = replace(HELD_MONEY, held=0, fee=0)
     assert postings.build_release_postings(nothing, "m") == ()
+    # the merchant got it whole, and owes the fee
+    assert postings.build_release_postings(nothing, "m", 7) == (
+        LedgerPosting(MERCHANT, accounts.FEE, "a", 7),
+    )
 
 
 @pytest.mark.parametrize("proceeds", [DIRECT, OWED, RELAYER])

@@ -199,7 +199,11 @@ def decide(
 
 @operation
 def _settle(held: HeldMoney, payment: Payment, note: str, now_us: int) -> Op[None]:
-    ledger_postings = postings.build_release_postings(held, payment.merchant_id)
+    option = None
+    if payment.option_id is not None:
+        option = yield from payments.find_option(payment.id, payment.option_id)
+    owed_fee = option.fee if option is not None and option.is_fee_owed else 0
+    ledger_postings = postings.build_release_postings(held, payment.merchant_id, owed_fee)
     if ledger_postings:
         key = journals.settle_key(payment.id)
         yield from ledger.post_again(
