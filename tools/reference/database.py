@@ -128,8 +128,8 @@ def render_database() -> str:
         f"Where they exist, Florin also calls {_list(OPTIONAL_FUNCTIONS)}: it notices a failover "
         "and reads from a standby by them.",
         "## Statements",
-        f"{len(list_statements())} statements are in the code, with joins, subqueries, `CASE`, "
-        "`GROUP BY`, `HAVING`, `ORDER BY`, `LIMIT` and `OFFSET`. Besides these they use",
+        "The statements are written in the code, with joins, subqueries, `CASE`, `GROUP BY`, "
+        "`HAVING`, `ORDER BY`, `LIMIT` and `OFFSET`. Besides these they use",
         "\n".join(f"- {text}" for text in clauses),
         f"Functions: {_list(sorted(features.functions | _COMPOSED_FUNCTIONS))}.",
         f"Types: {_list(sorted(features.types))}. `NUMERIC` has up to 78 digits.",
