@@ -92,6 +92,8 @@ class BuyerWallet(EvmTestWallet):
 
     async def transact(self, chain: ChainClient, **fields: Any) -> dict[str, Any]:
         nonce = int(await chain.ask("eth_getTransactionCount", self.address, "pending"), 16)
+        # the chain may have lost the block of the transaction before, which is sent again
+        nonce = max(nonce, *(number + 1 for number in self._sent), 0)
         usual = {
             "chainId": DEVNET.chain_id,
             "nonce": nonce,
@@ -103,7 +105,12 @@ class BuyerWallet(EvmTestWallet):
         self._hashes["0x" + signed.hash.hex()] = nonce
         while True:
             # an earlier transaction may have disappeared with its block
-            await self._send_all(chain, nonce)
+            try:
+                await self._send_all(chain, nonce)
+            except ChainRefused:
+                # another one can have its nonce
+                self._sent.pop(nonce, None)
+                raise
             for _ in range(_POLLS_MAX):
                 receipt = await chain.ask("eth_getTransactionReceipt", "0x" + signed.hash.hex())
                 if receipt is not None:
