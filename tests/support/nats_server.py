@@ -18,7 +18,7 @@ import nats
 import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
-from nats.js.api import ConsumerConfig, DeliverPolicy
+from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
 from tests.support.debian import find_program
@@ -97,9 +97,9 @@ class NatsServer:
                 count = (await context.stream_info(stream)).state.messages
             except NotFoundError:
                 return []
-            consumer = await context.pull_subscribe(
-                ">", stream=stream, config=ConsumerConfig(deliver_policy=DeliverPolicy.ALL)
-            )
+            # unacknowledged messages would end the delivery after a thousand
+            config = ConsumerConfig(deliver_policy=DeliverPolicy.ALL, ack_policy=AckPolicy.NONE)
+            consumer = await context.pull_subscribe(">", stream=stream, config=config)
             messages: list[Msg] = []
             while len(messages) < count:
                 messages += await consumer.fetch(min(_BATCH_SIZE, count - len(messages)))
