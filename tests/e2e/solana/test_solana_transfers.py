@@ -6,14 +6,13 @@ import asyncio
 
 import pytest
 import pytest_asyncio
+from florin.v1 import held_pb2
 from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
-from florin_server.domain.payouts.held_money import HeldMoneyState
-from florin_server.money.payouts.service import held_money
 from solders.pubkey import Pubkey
 
 from tests.support.javascript import run_script
-from tests.support.operator import block, check_ledger, list_entries
+from tests.support.operator import ask, block, check_ledger, list_entries
 from tests.support.receipts import ReceiptVerifier, get_outcomes, get_receipt
 from tests.support.service_harness import ServiceHarness, open_service
 from tests.support.solana import ASSETS, COIN, INSTANT_SOLANA, SolanaNodeClient, SolanaTestWallet
@@ -433,7 +432,10 @@ async def test_merchant_owes_the_fee_of_a_transfer(tmp_path):
         await wait_status(service, node, payment_id, "processing")
         await wait_until(lambda: list_held_ids(service, payment_id))
         (held_id,) = list_held_ids(service, payment_id)
-        await held_money.resolve(service.service.app, held_id, HeldMoneyState.RELEASED, "checked")
+        verdict = held_pb2.ResolveHeldPaymentRequest(
+            held_id=held_id, verdict=held_pb2.HELD_PAYMENT_VERDICT_RELEASE, note="checked"
+        )
+        await ask(service, "ResolveHeldPayment", verdict)
         assert await status_of(service, payment_id) == "succeeded"
         assert await list_postings(service, payment_id) == entries
         await check_ledger(service)

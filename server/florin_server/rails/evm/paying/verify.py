@@ -119,6 +119,9 @@ class SignatureVerifier:
             try:
                 await self._require_settling(option, tried, signature, approves=approves)
             except ApiError:
+                if tried.other_spending is not None:
+                    # the account cannot pay all that it signed, each of which settles alone
+                    raise
                 # tokens or the approval may have come into a block since the trial
                 again = await self._try_with_enough(terms, payer, signature)
                 if again.other_spending != 0:
