@@ -202,8 +202,7 @@ class SignatureVerifier:
             raise ApiError(ErrorCode.QUOTE_EXPIRED)
         if tried.is_settled:
             return _VerifiedTrial(PayerKind.KEY, 0)
-        sent = build_settlement_call(self._chain, [submission_item], self._shares)
-        (outcome,) = await self._ask_separately(DryRun(sent.to, sent.data, sent.gas))
+        (outcome,) = await self._ask_separately(self._build_settlement_run(submission_item))
         settles = self._parse_returned(outcome) == abi.encode_uint256(1)
         return _VerifiedTrial(PayerKind.KEY, tried.other_spending if settles else None)
 
@@ -273,8 +272,7 @@ class SignatureVerifier:
             raise build_output_refusal(
                 "unreadable_output", erc6492.format_factory_refusal(self._chain)
             )
-        sent = build_settlement_call(self._chain, [submission_item], self._shares)
-        settlement = DryRun(sent.to, sent.data, sent.gas)
+        settlement = self._build_settlement_run(submission_item)
         probe = erc6492.build_probe(payer, wrapped, digest)
         verdict, outcome = await self._ask_separately(probe, settlement)
         uint = parse_uint(verdict)
@@ -310,16 +308,16 @@ class SignatureVerifier:
                 submission_item.arguments, gas=_GAS_FACTOR * submission_item.arguments.gas
             ),
         )
-        failed, larger = (
-            DryRun(sent.to, sent.data, sent.gas)
-            for item in (submission_item, larger_item)
-            for sent in (build_settlement_call(self._chain, [item], self._shares),)
-        )
         return await self._lacks_gas(
-            failed,
-            larger,
+            self._build_settlement_run(submission_item),
+            self._build_settlement_run(larger_item),
             lambda outcome: self._parse_returned(outcome) == abi.encode_uint256(1),
         )
+
+    def _build_settlement_run(self, submission_item: SubmissionItem) -> DryRun:
+        """Build the dry run of a settlement of one payment."""
+        sent = build_settlement_call(self._chain, [submission_item], self._shares)
+        return DryRun(sent.to, sent.data, sent.gas)
 
     async def _opens_with_more_gas(
         self, payer: str, wrapped: erc6492.WrappedSignature, digest: bytes
