@@ -74,6 +74,7 @@ DOCUMENTS = (
                 "monitoring",
                 "alarms",
                 "postgresql",
+                "archive",
                 "performance",
                 "grpc",
                 "security",

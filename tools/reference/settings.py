@@ -43,6 +43,7 @@ NAMED_TABLES: Mapping[str, SettingsModel] = {
     "limits": config.LimitSettings,
     "failed_fees": config.FailedFeeSettings,
     "failed_gas": config.FailedGasSettings,
+    "archive": config.ArchiveSettings,
     "capture": config.CaptureSettings,
     "app_links": config.AppLinkSettings,
     "checkout": config.CheckoutSettings,

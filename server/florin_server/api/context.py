@@ -10,6 +10,7 @@ from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db.context import StorageContext
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import TotalsContext, UsageContext
 from florin_server.operations.context import OperationsContext, QuarantineContext, WorkerContext
 from florin_server.rails.context import ChainContext
@@ -17,6 +18,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class ApiContext(
+    ArchiveContext,
     StorageContext,
     SettingsContext,
     ChainContext,

@@ -32,6 +32,7 @@ from florin_server.features.monitoring.service.health import (
 )
 from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.shared_limits import LimitSync
+from florin_server.money.archive.service.reader import PaymentArchive
 from florin_server.money.payments.store import payments
 from florin_server.operations.process import ProcessName
 from florin_server.operations.roles import KeySender, LeasedWorker
@@ -106,6 +107,7 @@ def build_core(
         chains=MappingProxyType({chain_id: _build_chain_state(clock) for chain_id in by_chain}),
         limits=limits,
         icons=IconCache(store, clock, enabled=settings.fetch_icons),
+        archive=PaymentArchive(store, clock.now_us, settings.archive.folder),
         limit_sync=sharing,
         meters=meters,
         traces=tracer,

@@ -22,6 +22,7 @@ from florin_server.features.icons.service import IconCache
 from florin_server.features.reports.service.statement import StatementData
 from florin_server.limits.service.limits import ServiceLimits
 from florin_server.limits.service.shared_limits import LimitSync
+from florin_server.money.archive.service.reader import PaymentArchive
 from florin_server.money.payments.store.listing import PaymentTotals
 from florin_server.money.settlement.store.gas import GasUsage
 from florin_server.operations.process import (
@@ -84,6 +85,7 @@ class Core:
     chains: Mapping[str, ChainState]
     limits: ServiceLimits
     icons: IconCache
+    archive: PaymentArchive
     screening: ScreeningCache
     conditions: ConditionTracker  # the conditions of the installation that are found on request
     quarantine: Quarantine  # items that workers leave out

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from grpc_rest_gateway.server import HttpServer
 
-from florin_server.app import event_sink, log_redaction, stores
+from florin_server.app import archive, event_sink, log_redaction, stores
 from florin_server.app import traces as tracing
 from florin_server.app.app import build_app, build_core
 from florin_server.app.chains import connected, prices
@@ -217,6 +217,7 @@ class _ServerStarter:
         self, role: ProcessRole, staff: WorkerSet, listener: socket.socket | None
     ) -> _RunningServers:
         await record_start(self.app)
+        archive.require_usable(self.app.settings)
         await event_sink.start_queue(self.app, runs_workers=role.runs_workers)
         grpc = await self._start_grpc(role)
         workers = BackgroundTasks(self.app, staff)

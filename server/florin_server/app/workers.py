@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Self
 
-from florin_server.app import event_sink, webhooks
+from florin_server.app import archive, event_sink, webhooks
 from florin_server.app.core import App, Core
 from florin_server.app.housekeeping.finish_upgrade import finish_upgrade
 from florin_server.app.housekeeping.prices import follow_prices
@@ -28,6 +28,7 @@ from florin_server.features.icons.worker import delete_old_icons, fetch_icons
 from florin_server.features.monitoring.worker.conditions import ConditionReportWorker
 from florin_server.features.monitoring.worker.node_history import NodeHistoryWorker
 from florin_server.features.webhooks.worker import WebhookDeliverer, delete_old_hours
+from florin_server.money.archive.worker import ArchiveWorker
 from florin_server.money.ledger.worker import BookKeeper
 from florin_server.money.payments.worker import (
     delete_due_data,
@@ -196,6 +197,8 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
             app, webhooks.build_http_client(app), webhooks.build_event_encoder()
         )
         steady["deliver_webhooks"] = deliverer.run
+    if staff.runs_workers and archive.is_on(app.settings):
+        steady["archive_payments"] = ArchiveWorker(app, staff.lease_owner).run
     if staff.runs_workers and app.settings.event_sink.url:
         steady["publish_events"] = event_sink.build_publisher(app, staff.lease_owner).run
     if app.settings.prices.pairs:

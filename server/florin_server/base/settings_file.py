@@ -15,7 +15,7 @@ _PATHS: Final = (
     *("keystore_password_file", "gateway_token_file", "store_file", "store_standby_file"),
     *("tls_certificate", "tls_key", "grpc_client_ca"),
     *("relayer_keystores", "treasury_keystore"),
-    *("password_file", "token_file", "credentials_file", "tls_ca"),
+    *("password_file", "token_file", "credentials_file", "tls_ca", "folder"),
 )
 # messages of the TOML parser, and their plain form
 _PLACE: Final = re.compile(r" \(at (?:line (\d+), column \d+|end of document)\)$")

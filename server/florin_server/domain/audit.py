@@ -91,6 +91,7 @@ class AuditAction(StrEnum):
     PAYMENT_NOTE_ADDED = "payment.note_added"
     PAYMENT_NOTE_DELETED = "payment.note_deleted"
     PAYMENT_NOTE_RESTORED = "payment.note_restored"
+    PAYMENT_RESTORED = "payment.restored"
     PAYOUT_CREATED = "payout.created"
     PAYOUT_REFUSED = "payout.refused"
     PAYOUT_RESOLVED = "payout.resolved"

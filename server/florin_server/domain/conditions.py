@@ -65,6 +65,7 @@ class ConditionName(StrEnum):
     CLOCK_WRONG = "clock_wrong"
     WEBHOOKS_PAUSED = "webhooks_paused"
     EVENT_SINK_FAILING = "event_sink_failing"
+    ARCHIVE_FAILING = "archive_failing"
     ITEM_SET_ASIDE = "item_set_aside"
     WORKER_FAILING = "worker_failing"
 
@@ -318,6 +319,14 @@ CONDITION_SPECS: Final[Mapping[ConditionName, ConditionSpec]] = {
         "the broker of the event sink cannot be reached, or does not store events: they are "
         "queued, and Florin publishes them later",
         "check the broker, its stream and Florin's access to it, as the reason says; Florin "
+        "retries automatically",
+    ),
+    _NAME.ARCHIVE_FAILING: ConditionSpec(
+        ConditionState.WARNING,
+        "the archive cannot be written or read: old payments stay in the store, and archived "
+        "payments that cannot be read answer with an error",
+        "check the folder of the archive, its free space and its files, as the reason says "
+        "(`florin archive verify`); restore altered or missing files from a copy, as Florin "
         "retries automatically",
     ),
     _NAME.ITEM_SET_ASIDE: ConditionSpec(

@@ -27,6 +27,13 @@ def refund_payment_not_found_error(*, wcp_profile: bool) -> ApiError:
     return ApiError(code, "Payment not found")
 
 
+def payment_archived_error() -> ApiError:
+    """Return the error for a change of a payment that is only in the archive."""
+    return ApiError(
+        ErrorCode.INVALID_STATE, "Payment is in the archive: the operator can restore it"
+    )
+
+
 def deposit_claim_not_found_error(*, wcp_profile: bool) -> ApiError:
     """Return the error for an unknown claim of the payment."""
     code = ErrorCode.NOT_FOUND if wcp_profile else ErrorCode.INVALID_PARAMS

@@ -1,6 +1,7 @@
 """Every setting, its default and its reason; read from florin.toml and FLORIN_* variables."""
 
 from florin_server.settings.app_links import AndroidApp, AppLinkSettings
+from florin_server.settings.archive import ArchiveSettings
 from florin_server.settings.capture import CaptureSettings
 from florin_server.settings.checkout import CheckoutSettings, WalletLink
 from florin_server.settings.database import DatabaseSettings
@@ -24,6 +25,7 @@ from florin_server.settings.x402 import (
 __all__ = [
     "AndroidApp",
     "AppLinkSettings",
+    "ArchiveSettings",
     "CaptureSettings",
     "CheckoutSettings",
     "DatabaseSettings",

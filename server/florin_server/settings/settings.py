@@ -33,6 +33,7 @@ from florin_server.rails.pricing.settings import (
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.settings.amounts import AmountSetting
 from florin_server.settings.app_links import AppLinkSettings
+from florin_server.settings.archive import ArchiveSettings
 from florin_server.settings.capture import CaptureSettings
 from florin_server.settings.checkout import CheckoutSettings
 from florin_server.settings.database import DatabaseSettings
@@ -324,6 +325,9 @@ class Settings(BaseSettings):
     )
     event_sink: EventSinkSettings = Field(
         default=EventSinkSettings(), description="a broker that receives the events of all payments"
+    )
+    archive: ArchiveSettings = Field(
+        default=ArchiveSettings(), description="how long payments stay in the store"
     )
     x402: X402Settings = Field(default=X402Settings(), description="payments by programs (x402)")
     facilitated_gas: FacilitatedGasSettings = Field(

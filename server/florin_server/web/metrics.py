@@ -33,6 +33,7 @@ from florin_server.features.monitoring.service.figures import (
 from florin_server.features.monitoring.service.process import ProcessSnapshot
 from florin_server.features.monitoring.service.system import ChainStatus
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.operations.service.executors import ExecutorStatus
@@ -45,6 +46,7 @@ from florin_server.web.metric_labels import STORE_METRICS
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -10,6 +10,7 @@ from florin_server.compliance.screening.context import ScreeningContext
 from florin_server.db.context import StorageContext
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -28,6 +29,7 @@ from florin_server.web.x402 import payment as x402_payment
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     IconContext,

@@ -243,6 +243,7 @@ async def days_of_payments(walk: NewcomerWalk, block: DocumentBlock) -> None:
 @step("docs/nodes-and-relayers.md", "Relayers", 0)
 @step("docs/nodes-and-relayers.md", "Relayers", 1)
 @step("docs/buyer-data.md", "", 0)
+@step("docs/archive.md", "", 0)
 @step("docs/real-chains.md", "Write one by hand", 0)
 @step("docs/deployment.md", "TLS", 0)
 @step("docs/deployment.md", "TLS", 1)

@@ -5,6 +5,7 @@ import warnings
 
 from florin.v1 import account_pb2 as florin_dot_v1_dot_account__pb2
 from florin.v1 import address_pb2 as florin_dot_v1_dot_address__pb2
+from florin.v1 import archive_pb2 as florin_dot_v1_dot_archive__pb2
 from florin.v1 import audit_pb2 as florin_dot_v1_dot_audit__pb2
 from florin.v1 import customer_pb2 as florin_dot_v1_dot_customer__pb2
 from florin.v1 import held_pb2 as florin_dot_v1_dot_held__pb2
@@ -251,6 +252,16 @@ class OperatorServiceStub:
                 '/florin.v1.OperatorService/ResolveQuarantinedItem',
                 request_serializer=florin_dot_v1_dot_quarantine__pb2.ResolveQuarantinedItemRequest.SerializeToString,
                 response_deserializer=florin_dot_v1_dot_quarantine__pb2.QuarantinedItem.FromString,
+                _registered_method=True)
+        self.ListArchiveFiles = channel.unary_unary(
+                '/florin.v1.OperatorService/ListArchiveFiles',
+                request_serializer=florin_dot_v1_dot_archive__pb2.ListArchiveFilesRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_archive__pb2.ListArchiveFilesResponse.FromString,
+                _registered_method=True)
+        self.RestorePayment = channel.unary_unary(
+                '/florin.v1.OperatorService/RestorePayment',
+                request_serializer=florin_dot_v1_dot_archive__pb2.RestorePaymentRequest.SerializeToString,
+                response_deserializer=florin_dot_v1_dot_archive__pb2.RestorePaymentResponse.FromString,
                 _registered_method=True)
         self.ListLeases = channel.unary_unary(
                 '/florin.v1.OperatorService/ListLeases',
@@ -662,6 +673,21 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListArchiveFiles(self, request, context):
+        """Lists the files of the archive.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestorePayment(self, request, context):
+        """Puts an archived payment back into the store, for example for a refund. Fails if it is not
+        archived, or if its file cannot be read.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListLeases(self, request, context):
         """Lists the leases, with the processes that can sign with each key.
         """
@@ -1028,6 +1054,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ResolveQuarantinedItem,
                     request_deserializer=florin_dot_v1_dot_quarantine__pb2.ResolveQuarantinedItemRequest.FromString,
                     response_serializer=florin_dot_v1_dot_quarantine__pb2.QuarantinedItem.SerializeToString,
+            ),
+            'ListArchiveFiles': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListArchiveFiles,
+                    request_deserializer=florin_dot_v1_dot_archive__pb2.ListArchiveFilesRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_archive__pb2.ListArchiveFilesResponse.SerializeToString,
+            ),
+            'RestorePayment': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestorePayment,
+                    request_deserializer=florin_dot_v1_dot_archive__pb2.RestorePaymentRequest.FromString,
+                    response_serializer=florin_dot_v1_dot_archive__pb2.RestorePaymentResponse.SerializeToString,
             ),
             'ListLeases': grpc.unary_unary_rpc_method_handler(
                     servicer.ListLeases,
@@ -2226,6 +2262,60 @@ class OperatorService:
             '/florin.v1.OperatorService/ResolveQuarantinedItem',
             florin_dot_v1_dot_quarantine__pb2.ResolveQuarantinedItemRequest.SerializeToString,
             florin_dot_v1_dot_quarantine__pb2.QuarantinedItem.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListArchiveFiles(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/ListArchiveFiles',
+            florin_dot_v1_dot_archive__pb2.ListArchiveFilesRequest.SerializeToString,
+            florin_dot_v1_dot_archive__pb2.ListArchiveFilesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestorePayment(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/florin.v1.OperatorService/RestorePayment',
+            florin_dot_v1_dot_archive__pb2.RestorePaymentRequest.SerializeToString,
+            florin_dot_v1_dot_archive__pb2.RestorePaymentResponse.FromString,
             options,
             channel_credentials,
             insecure,

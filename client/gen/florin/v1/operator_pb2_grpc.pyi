@@ -6,6 +6,7 @@ Operations of an installation."""
 from collections import abc as _abc
 from florin.v1 import account_pb2 as _account_pb2
 from florin.v1 import address_pb2 as _address_pb2
+from florin.v1 import archive_pb2 as _archive_pb2
 from florin.v1 import audit_pb2 as _audit_pb2
 from florin.v1 import customer_pb2 as _customer_pb2
 from florin.v1 import held_pb2 as _held_pb2
@@ -147,6 +148,12 @@ class OperatorServiceStub:
     """Returns an item to its worker; it is quarantined again if its step fails again."""
     ResolveQuarantinedItem: _grpc.UnaryUnaryMultiCallable[_quarantine_pb2.ResolveQuarantinedItemRequest, _quarantine_pb2.QuarantinedItem]
     """Excludes an item permanently, without an alarm; its own state stays unchanged."""
+    ListArchiveFiles: _grpc.UnaryUnaryMultiCallable[_archive_pb2.ListArchiveFilesRequest, _archive_pb2.ListArchiveFilesResponse]
+    """Lists the files of the archive."""
+    RestorePayment: _grpc.UnaryUnaryMultiCallable[_archive_pb2.RestorePaymentRequest, _archive_pb2.RestorePaymentResponse]
+    """Puts an archived payment back into the store, for example for a refund. Fails if it is not
+    archived, or if its file cannot be read.
+    """
     ListLeases: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ListLeasesRequest, _lease_pb2.ListLeasesResponse]
     """Lists the leases, with the processes that can sign with each key."""
     ReleaseLease: _grpc.UnaryUnaryMultiCallable[_lease_pb2.ReleaseLeaseRequest, _lease_pb2.Lease]
@@ -302,6 +309,12 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     """Returns an item to its worker; it is quarantined again if its step fails again."""
     ResolveQuarantinedItem: _aio.UnaryUnaryMultiCallable[_quarantine_pb2.ResolveQuarantinedItemRequest, _quarantine_pb2.QuarantinedItem]  # type: ignore[assignment]
     """Excludes an item permanently, without an alarm; its own state stays unchanged."""
+    ListArchiveFiles: _aio.UnaryUnaryMultiCallable[_archive_pb2.ListArchiveFilesRequest, _archive_pb2.ListArchiveFilesResponse]  # type: ignore[assignment]
+    """Lists the files of the archive."""
+    RestorePayment: _aio.UnaryUnaryMultiCallable[_archive_pb2.RestorePaymentRequest, _archive_pb2.RestorePaymentResponse]  # type: ignore[assignment]
+    """Puts an archived payment back into the store, for example for a refund. Fails if it is not
+    archived, or if its file cannot be read.
+    """
     ListLeases: _aio.UnaryUnaryMultiCallable[_lease_pb2.ListLeasesRequest, _lease_pb2.ListLeasesResponse]  # type: ignore[assignment]
     """Lists the leases, with the processes that can sign with each key."""
     ReleaseLease: _aio.UnaryUnaryMultiCallable[_lease_pb2.ReleaseLeaseRequest, _lease_pb2.Lease]  # type: ignore[assignment]
@@ -694,6 +707,24 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_quarantine_pb2.QuarantinedItem, _abc.Awaitable[_quarantine_pb2.QuarantinedItem]]:
         """Excludes an item permanently, without an alarm; its own state stays unchanged."""
+
+    @_abc_1.abstractmethod
+    def ListArchiveFiles(
+        self,
+        request: _archive_pb2.ListArchiveFilesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_archive_pb2.ListArchiveFilesResponse, _abc.Awaitable[_archive_pb2.ListArchiveFilesResponse]]:
+        """Lists the files of the archive."""
+
+    @_abc_1.abstractmethod
+    def RestorePayment(
+        self,
+        request: _archive_pb2.RestorePaymentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_archive_pb2.RestorePaymentResponse, _abc.Awaitable[_archive_pb2.RestorePaymentResponse]]:
+        """Puts an archived payment back into the store, for example for a refund. Fails if it is not
+        archived, or if its file cannot be read.
+        """
 
     @_abc_1.abstractmethod
     def ListLeases(

@@ -8,6 +8,7 @@ from florin_server.api.accounts.customers import CustomerCalls
 from florin_server.api.accounts.partners import PartnerCalls
 from florin_server.api.context import ApiContext
 from florin_server.api.ledger.books import LedgerCalls
+from florin_server.api.operator.archive import ArchiveCalls
 from florin_server.api.operator.leases import LeaseCalls
 from florin_server.api.operator.quarantine import QuarantineCalls
 from florin_server.api.operator.records import RecordCalls
@@ -28,6 +29,7 @@ class OperatorServicer(
     OperatorPaymentCalls,
     PayoutCalls,
     HeldMoneyCalls,
+    ArchiveCalls,
     QuarantineCalls,
     LeaseCalls,
     ReceiptKeyCalls,

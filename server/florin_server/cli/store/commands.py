@@ -1,4 +1,4 @@
-"""Define the commands that back up, restore and copy the store."""
+"""Define the commands that back up, restore and copy the store, and those of the archive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,54 @@ from florin_server.cli.options import HomeOption, build_overrides, create_group
 
 store = create_group("Back up, restore and copy the store.")
 
-GROUPS = {"store": store}
+archive = create_group("List, verify and restore archived payments.")
+
+GROUPS = {"archive": archive, "store": store}
+
+
+@archive.command("list")
+def archive_list(home: HomeOption = None) -> None:
+    """List the files of the archive.
+
+    Example: `florin archive list`
+    """
+    from florin_server.cli.store import archive as command
+
+    command.list_archive(build_overrides(home=home))
+
+
+@archive.command("verify")
+def archive_verify(
+    month: Annotated[
+        str | None, typer.Argument(help="Month as 2026-10.  [default: all months]")
+    ] = None,
+    home: HomeOption = None,
+) -> None:
+    """Compare the files of the archive with the store.
+
+    Reads each file completely. Exits with 1 if a file is missing or was changed.
+
+    Example: `florin archive verify 2026-10`
+    """
+    from florin_server.cli.store import archive as command
+
+    command.verify_archive(build_overrides(home=home), month)
+
+
+@archive.command("restore")
+def archive_restore(
+    payment_id: Annotated[str, typer.Argument(help="Id of an archived payment.")],
+    home: HomeOption = None,
+) -> None:
+    """Put an archived payment back into the store.
+
+    After that it can be refunded. It is archived again with the next pass, once nothing is open.
+
+    Example: `florin archive restore pay_…`
+    """
+    from florin_server.cli.store import archive as command
+
+    command.restore_archived(build_overrides(home=home), payment_id)
 
 
 @store.command("backup")

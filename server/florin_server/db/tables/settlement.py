@@ -106,7 +106,8 @@ class ChainTxItemRow(TableRow, table=True):
 
     tx_id: str = foreign_id_column("chain_tx", key=True)
     n: int = integer_column(key=True)
-    payment_id: str | None = foreign_id_column("payment")
+    # no foreign key: the rows of old payments go to the archive
+    payment_id: str | None = text_column()
     payout_id: str | None = foreign_id_column("payout")
     kind: PayerKind | None = enum_column(PayerKind)
     gas: int = integer_column(default="0")

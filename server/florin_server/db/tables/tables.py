@@ -22,6 +22,7 @@ from florin_server.db.tables.accounts import (
     WalletAppRow,
 )
 from florin_server.db.tables.address_sweeps import AddressSweepRow
+from florin_server.db.tables.archive import ArchivedPaymentRow, ArchiveFileRow
 from florin_server.db.tables.audit import AuditEntryRow
 from florin_server.db.tables.capture import CollectedDataRow
 from florin_server.db.tables.conditions import ReportedConditionRow
@@ -115,6 +116,8 @@ deposit_event_table = _table(DepositEventRow)
 deposit_cursor_table = _table(DepositCursorRow)
 address_sweep_table = _table(AddressSweepRow)
 confirmation_table = _table(ConfirmationRow)
+archive_file_table = _table(ArchiveFileRow)
+archived_payment_table = _table(ArchivedPaymentRow)
 refund_table = _table(RefundRow)
 refund_event_table = _table(RefundEventRow)
 payment_settled_table = _table(PaymentSettledRow)

@@ -18,6 +18,7 @@ from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant, Payment, PaymentStatus
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.service.load import expire_if_due, get_merchant
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -25,6 +26,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -29,9 +29,14 @@ from florin_server.domain.payouts.refund_amounts import (
     split_refund,
     sum_refunds,
 )
-from florin_server.domain.refusals import refund_payment_not_found_error, upgrade_unfinished
+from florin_server.domain.refusals import (
+    payment_archived_error,
+    refund_payment_not_found_error,
+    upgrade_unfinished,
+)
 from florin_server.idempotency.service import run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.archive.store import files as archive_files
 from florin_server.money.outbox.store import older_releases
 from florin_server.money.payments.service.load import is_visible
 from florin_server.money.payments.store import payments, simulation
@@ -97,8 +102,11 @@ async def list_refunds(app: StorageContext, payment: Payment) -> Sequence[Refund
 @operation
 def _request(app: _Context, caller: Caller, request: RefundRequest) -> Op[CreatedRefund]:
     payment = yield from payments.find(request.payment_id)
-    if payment is None or not is_visible(caller, payment):
+    owned = payment or (yield from archive_files.find_key(request.payment_id))
+    if owned is None or not is_visible(caller, owned):
         raise refund_payment_not_found_error(wcp_profile=caller.wcp_profile)
+    if payment is None:
+        raise payment_archived_error()
     if payment.status is not PaymentStatus.SUCCEEDED:
         raise ApiError(ErrorCode.PAYMENT_NOT_SUCCEEDED)
     if payment.payer is None and payment.tx_id != simulation.format_tx_id(payment.id):

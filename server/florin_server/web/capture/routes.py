@@ -23,6 +23,7 @@ from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.features.buyer_forms import service as forms
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
@@ -34,6 +35,7 @@ from florin_server.web.refusal import to_refused_error
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     IconContext,

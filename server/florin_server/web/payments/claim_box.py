@@ -16,6 +16,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment
 from florin_server.domain.payouts.deposit_claims import DepositClaimState
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payouts.service.claimable_money import list_claimable
 from florin_server.money.payouts.service.deposit_claims import claim_deposit, list_claims
 from florin_server.operations.context import WorkerContext
@@ -29,6 +30,7 @@ CLAIM_PARAMETER: Final = "claim"
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -25,6 +25,7 @@ from florin_server.domain.payments.links import PAYMENT_ID_PARAMETER
 from florin_server.domain.payments.payment import Payment
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.checkout import (
     find_payment,
@@ -44,6 +45,7 @@ from florin_server.web.refusal import check_page_rate, to_refused_error
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     IconContext,

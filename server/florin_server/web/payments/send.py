@@ -13,6 +13,7 @@ from florin_server.domain.addresses import get_peer_network
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.address_state import (
     AddressView,
@@ -31,6 +32,7 @@ ASSET_PARAMETER: Final = "asset"
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -23,6 +23,7 @@ from florin_server.domain.money import format_minor_units
 from florin_server.domain.payments.payment import Merchant, Payment
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.checkout import find_checkout
 from florin_server.money.payments.service.transaction_request import (
@@ -39,6 +40,7 @@ from florin_server.web.refusal import check_page_rate, to_refused_error
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     IconContext,

@@ -24,6 +24,7 @@ from florin_server.domain.payments.payment import Merchant, Payment, Refund, Ref
 from florin_server.domain.payouts.refund_amounts import describe_progress, sum_refunds
 from florin_server.features.icons.context import IconContext
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import panel
 from florin_server.money.payments.service.checkout import (
@@ -66,6 +67,7 @@ from florin_server.web.refusal import to_refused_error
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     IconContext,

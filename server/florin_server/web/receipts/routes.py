@@ -29,6 +29,7 @@ from florin_server.features.receipts.service.receipt import (
     sign_receipt,
 )
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.service.checkout import find_checkout
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -41,6 +42,7 @@ from florin_server.web.refusal import check_page_rate, to_refused_error
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -28,6 +28,7 @@ from florin_server.domain.x402.messages import (
 )
 from florin_server.domain.x402.settlement import FacilitationState
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.checkout import find_checkout
 from florin_server.money.x402.service import payment as service
@@ -42,6 +43,7 @@ from florin_server.web.refusal import check_page_rate, to_refused_error
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -7,16 +7,16 @@ that names it. Files that it does not name are left from an interrupted run, and
 from __future__ import annotations
 
 import fcntl
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import orjson
 
+from florin_server.base.durable_files import TEMPORARY_SUFFIX, replace_file, sync_folder
 from florin_server.domain.exports.columns import ExportTable
 from florin_server.domain.exports.error import ExportError
 from florin_server.domain.exports.tables import TABLES
@@ -28,7 +28,6 @@ MANIFEST = "export.json"
 BUYER_DATA_TABLES = tuple(table.name for table in TABLES.values() if table.is_rewritten)
 _VERSION = 1
 _LOCK = ".lock"
-_TEMPORARY_SUFFIX = ".tmp"
 _PART_NAME = re.compile(r"\d{6,}\.(csv|jsonl|parquet)(\.tmp)?")
 
 
@@ -80,14 +79,14 @@ class ExportFolder:
     def get_temporary_path(self, table: str, number: int) -> Path:
         """Return the path to which a part is written at first."""
         return self._get_part_path(table, number).with_name(
-            self._format_part_name(number) + _TEMPORARY_SUFFIX
+            self._format_part_name(number) + TEMPORARY_SUFFIX
         )
 
     def publish_part(self, table: str, number: int, rows: int) -> None:
         """Rename a part that is on the disk; it is valid from the next `commit` on."""
         file = self._get_part_path(table, number)
         self.get_temporary_path(table, number).replace(file)
-        _sync_folder(file.parent)
+        sync_folder(file.parent)
         name = str(file.relative_to(self.path))
         self.manifest.parts.setdefault(table, {})[name] = rows
         self.manifest.cursor.last_parts[table] = number
@@ -98,13 +97,7 @@ class ExportFolder:
 
     def commit(self) -> None:
         """Make everything written so far, and the cursor, valid."""
-        temporary = self.path / (MANIFEST + _TEMPORARY_SUFFIX)
-        with create_file(temporary) as file:
-            file.write(orjson.dumps(self.manifest.to_json()))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(self.path / MANIFEST)
-        _sync_folder(self.path)
+        replace_file(self.path / MANIFEST, orjson.dumps(self.manifest.to_json()))
 
     def remove_leftovers(self) -> None:
         """Remove the files of an interrupted run."""
@@ -227,26 +220,13 @@ def _check_no_other_files(path: Path) -> None:
 
 
 def _is_own_file(path: Path) -> bool:
-    if path.name in {_LOCK, MANIFEST + _TEMPORARY_SUFFIX}:
+    if path.name in {_LOCK, MANIFEST + TEMPORARY_SUFFIX}:
         return True
     return (
         path.name in TABLES
         and path.is_dir()
         and all(_PART_NAME.fullmatch(x.name) for x in path.iterdir())
     )
-
-
-def create_file(path: Path) -> BinaryIO:
-    """Create a file that only its owner can read, in place of one from an interrupted run."""
-    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb")
-
-
-def _sync_folder(folder: Path) -> None:
-    at = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(at)
-    finally:
-        os.close(at)
 
 
 def select_tables(

@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from florin_server.base.durable_files import create_file
 from florin_server.domain.exports.columns import ExportRow
 from florin_server.domain.exports.roots import ExportRoot
 from florin_server.domain.exports.tables import BUYER_DATA
 from florin_server.features.exports.service.feeds import PAGE_SIZE, ExportFeed, ExportOrigin
-from florin_server.features.exports.service.folder import ExportFolder, create_file
+from florin_server.features.exports.service.folder import ExportFolder
 from florin_server.features.exports.service.formats import create_encoder
 from florin_server.features.exports.service.layout import TableLayout
 

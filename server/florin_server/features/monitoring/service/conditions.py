@@ -26,6 +26,7 @@ from florin_server.domain.conditions import (
 from florin_server.domain.health import truncate_reason
 from florin_server.features.monitoring.service import health
 from florin_server.features.monitoring.service.health import FULL_SCOPE, ProbeScope
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.operations.roles import LeasedWorker
 from florin_server.operations.store import conditions as stored
@@ -37,6 +38,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     OperationsContext,

@@ -21,6 +21,7 @@ from florin_server.features.webhooks.store import deliveries
 from florin_server.features.webhooks.store.deliveries import DeliveryStats
 from florin_server.limits.context import LimitContext
 from florin_server.limits.service.shared_limits import LimitSync
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.operations.service import executors
@@ -31,6 +32,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -25,6 +25,7 @@ from florin_server.domain.health import ConditionTracker
 from florin_server.features.monitoring.service import quarantine as items
 from florin_server.features.monitoring.service import server_clock
 from florin_server.features.webhooks.store import deliveries
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payouts.service import held_money, payouts
 from florin_server.operations.context import OperationsContext
 from florin_server.rails.context import ChainContext
@@ -34,7 +35,13 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
-    ChainContext, EventContext, OperationsContext, SettingsContext, StorageContext, Protocol
+    ArchiveContext,
+    ChainContext,
+    EventContext,
+    OperationsContext,
+    SettingsContext,
+    StorageContext,
+    Protocol,
 ):
     """The parts of the application that this module uses."""
 
@@ -63,6 +70,7 @@ INSTALLATION_CONDITIONS = (
     ConditionName.CLOCK_WRONG,
     ConditionName.WEBHOOKS_PAUSED,
     ConditionName.EVENT_SINK_FAILING,
+    ConditionName.ARCHIVE_FAILING,
     ConditionName.ITEM_SET_ASIDE,
     ConditionName.WORKER_FAILING,
 )
@@ -146,6 +154,7 @@ async def list_installation_conditions(
         ConditionName.MACHINE_CLOCK_OFF: [describe_machine_clock(app.clock)],
         ConditionName.WORKER_FAILING: app.worker_failures.describe(app.clock.now_us()),
         ConditionName.EVENT_SINK_FAILING: [app.event_sink_health.problem],
+        ConditionName.ARCHIVE_FAILING: [app.archive.write_problem, app.archive.read_problem],
         **{name: [problem] for name, problem in app.check_exposure().items()},
     }
     if scope.includes_nodes:

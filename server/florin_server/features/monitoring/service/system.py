@@ -16,6 +16,7 @@ from florin_server.domain.health import ChainHealth, describe_conditions
 from florin_server.features.monitoring.service import conditions
 from florin_server.features.monitoring.service.conditions import ConditionsBySubject
 from florin_server.features.monitoring.service.health import FULL_SCOPE, STORELESS_SCOPE, ProbeScope
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payouts.service import held_money
 from florin_server.money.settlement import service as gas_budgets
@@ -27,6 +28,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     MeterContext,

@@ -15,6 +15,7 @@ from florin_server.domain.errors import ApiError
 from florin_server.features.monitoring.service import conditions, runways
 from florin_server.features.monitoring.service.conditions import ProcessReport
 from florin_server.features.monitoring.service.health import ProbeScope
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.operations.context import OperationsContext, WorkerContext
 from florin_server.operations.store import conditions as stored
 from florin_server.operations.store.conditions import ConditionKey
@@ -23,6 +24,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     OperationsContext,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 from urllib.parse import quote
 
@@ -27,6 +27,7 @@ from florin_server.domain.receipts.receipt import Receipt
 from florin_server.features.receipts import store as receipt_keys
 from florin_server.features.receipts.service.keys import decrypt_seed
 from florin_server.features.receipts.service.lookup import find_effect
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.store import effects, payments, simulation
 from florin_server.money.refunds import store as refunds
 from florin_server.rails.context import ChainContext
@@ -34,7 +35,7 @@ from florin_server.rails.protocol import Rail
 from florin_server.settings.context import SettingsContext
 
 
-class _Context(ChainContext, SettingsContext, StorageContext, Protocol):
+class _Context(ArchiveContext, ChainContext, SettingsContext, StorageContext, Protocol):
     """The parts of the application that this module uses."""
 
 
@@ -78,6 +79,13 @@ async def sign_receipt(app: _Context, payment: Payment, *, is_public: bool) -> S
             "The payment was simulated: no money moved, so there is nothing to prove",
         )
     facts = await app.store.read(_read_facts(payment))
+    if facts.option is None and (archived := await app.archive.find(payment.id)) is not None:
+        facts = replace(
+            facts,
+            option=archived.option,
+            confirmation=archived.confirmation,
+            effect=archived.effect,
+        )
     option, effect = facts.option, facts.effect
     if option is None or facts.confirmation is None:
         raise ApiError(ErrorCode.INVALID_STATE, "Florin no longer knows how the payment was paid")

@@ -6,11 +6,22 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, case, func, literal_column, or_, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Select,
+    case,
+    exists,
+    func,
+    literal_column,
+    or_,
+    select,
+)
 
 from florin_server.db.engine.query import Op, Statement, operation, param
 from florin_server.db.engine.sums import fast_sum_u256, text_position
 from florin_server.db.tables.tables import (
+    archived_payment_table,
     ledger_journal_table,
     ledger_transfer_table,
     payment_table,
@@ -103,18 +114,28 @@ def _select_balances(condition: ColumnElement[bool]) -> Select[Any]:
     )
 
 
-def _select_requested(condition: ColumnElement[bool]) -> Select[Any]:
+def _select_requested(
+    condition: ColumnElement[bool], payment_id: Column[Any] = payment_table.c.id
+) -> Select[Any]:
+    payment = payment_id.table.c
     return (
         select(
-            payment_table.c.unit,
+            payment.unit,
             JOURNAL.type,
             func.count().label("payments"),
-            fast_sum_u256(payment_table.c.value).label("total"),
+            fast_sum_u256(payment.value).label("total"),
         )
-        .join_from(ledger_journal_table, payment_table, payment_table.c.id == JOURNAL.payment_id)
+        .join_from(ledger_journal_table, payment_id.table, payment_id == JOURNAL.payment_id)
         .where(is_in_time(), condition, or_(*(JOURNAL.type == kind for kind in _SETTLED)))
-        .group_by(payment_table.c.unit, JOURNAL.type)
+        .group_by(payment.unit, JOURNAL.type)
     )
+
+
+def _select_archived(condition: ColumnElement[bool]) -> Select[Any]:
+    archived_id = archived_payment_table.c.payment_id
+    # its rows may be about to leave the store
+    is_stored = exists().where(payment_table.c.id == archived_id).correlate(archived_payment_table)
+    return _select_requested(condition & ~is_stored, archived_id)
 
 
 def _is_of_payment(kind: ScopeKind) -> ColumnElement[bool]:
@@ -142,9 +163,11 @@ _MOVEMENTS = {
     for kind in ScopeKind
 }
 _REQUESTED = {
-    kind: tuple(
-        Statement(_select_requested(condition), _RequestedPart)
-        for condition in (names_merchant(kind), _is_of_payment(kind))
+    kind: (
+        Statement(_select_requested(names_merchant(kind)), _RequestedPart),
+        Statement(_select_requested(_is_of_payment(kind)), _RequestedPart),
+        # journals of archived payments name their merchant
+        Statement(_select_archived(names_merchant(kind)), _RequestedPart),
     )
     for kind in ScopeKind
 }

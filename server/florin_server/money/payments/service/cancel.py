@@ -18,6 +18,7 @@ from florin_server.domain.payments.state import PaymentStateEvent, apply_event
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.service.load import get_payment
 from florin_server.money.payments.store import payments
 from florin_server.operations.context import WorkerContext
@@ -27,6 +28,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,
@@ -60,7 +62,7 @@ async def cancel(
         return await run_once(app, caller, fail_with(fault), encode_response)
     # a buyer's own cancellation is a payment's normal life
     stamp = None if caller.merchant is None else create_stamp(app)
-    work = _cancel(payment.id, reason, app.clock.now_us(), caller.request_id, stamp)
+    work = _cancel(payment, reason, app.clock.now_us(), caller.request_id, stamp)
     outcome = await run_once(app, caller, work, encode_response)
     return outcome if isinstance(outcome, StoredResponse) else app.notifier.publish_payment(outcome)
 
@@ -77,18 +79,19 @@ def _describe(payment: Payment) -> AuditChange:
 
 @operation
 def _cancel(
-    payment_id: str,
+    payment: Payment,
     reason: CancellationReason,
     now_us: int,
     request_id: str,
     stamp: AuditStamp | None,
 ) -> Op[Payment]:
-    changed = yield from payments.cancel(payment_id, reason, now_us, request_id)
+    changed = yield from payments.cancel(payment.id, reason, now_us, request_id)
     if changed is not None:
         if stamp is not None:
             yield from record(stamp, _describe(changed))
         return changed
-    # it has ended, or is bound to a confirm: payments never leave the store
-    payment = (yield from payments.find_many((payment_id,)))[payment_id].with_expiry(now_us)
-    apply_event(payment.status, PaymentStateEvent.CANCEL)
-    return payment
+    # it has ended, or is bound to a confirm; an archived payment never changes
+    stored_payment = (yield from payments.find(payment.id)) or payment
+    current_payment = stored_payment.with_expiry(now_us)
+    apply_event(current_payment.status, PaymentStateEvent.CANCEL)
+    return current_payment

@@ -15,7 +15,8 @@ from florin_server.domain.settlement.settle_times import round_promise
 from florin_server.domain.urls import add_query_parameter
 from florin_server.limits.context import LimitContext
 from florin_server.limits.service.stream_limits import Release
-from florin_server.money.payments.service.load import expire_if_due, find_payment_id, get_merchant
+from florin_server.money.archive.context import ArchiveContext
+from florin_server.money.payments.service.load import find_payment_id, get_merchant, load_payment
 from florin_server.money.payments.service.watch import watch
 from florin_server.money.payments.service.ways import describe_delay, find_usual_s
 from florin_server.money.payments.store import arrivals
@@ -27,6 +28,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,
@@ -66,8 +68,7 @@ class CheckoutTransaction:
 async def find_payment(app: _Context, payment_ref: str) -> Payment | None:
     """Return the payment of a link at present; None if it does not exist."""
     payment_id = find_payment_id(app, payment_ref)
-    payment = await app.store.payments.find(payment_id) if payment_id else None
-    return None if payment is None else await expire_if_due(app, payment)
+    return await load_payment(app, payment_id) if payment_id else None
 
 
 async def find_checkout(app: _Context, payment_ref: str) -> tuple[Payment, Merchant] | None:

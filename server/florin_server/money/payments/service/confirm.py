@@ -35,6 +35,7 @@ from florin_server.domain.payments.state import PaymentStateEvent, apply_event
 from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.domain.settlement.chain_txs import PayerKind
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.load import (
     chain_unavailable_error,
@@ -56,6 +57,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -36,6 +36,7 @@ from florin_server.domain.payments.triggers import TRIGGER_PREFIX, SandboxTrigge
 from florin_server.domain.urls import parse_redirect_urls
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.service import conversion
 from florin_server.money.payments.service.conversion import CurrencyValue
 from florin_server.money.payments.service.simulate import get_requested_amount
@@ -47,6 +48,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     MeterContext,

@@ -22,6 +22,7 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
 )
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.service.load import (
     chain_unavailable_error,
     get_open_option,
@@ -42,6 +43,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

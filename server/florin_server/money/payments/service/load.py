@@ -20,6 +20,7 @@ from florin_server.domain.payments.payment import (
     PaymentStatus,
 )
 from florin_server.domain.payments.triggers import SandboxTrigger
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.store import payments
 from florin_server.operations.context import WorkerContext
 from florin_server.rails.context import ChainContext
@@ -28,7 +29,13 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
-    ChainContext, EventContext, SettingsContext, StorageContext, WorkerContext, Protocol
+    ArchiveContext,
+    ChainContext,
+    EventContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
 ):
     """The parts of the application that this module uses."""
 
@@ -54,14 +61,30 @@ async def expire_if_due(app: _Context, payment: Payment) -> Payment:
     return await app.store.payments.find(payment.id) or current_payment
 
 
-def is_visible(caller: Caller, payment: Payment) -> bool:
+class OwnedPayment(Protocol):
+    """The owner and the mode of a payment."""
+
+    @property
+    def partner_id(self) -> str:
+        """Return the partner of its merchant."""
+
+    @property
+    def merchant_id(self) -> str:
+        """Return its merchant."""
+
+    @property
+    def live(self) -> bool:
+        """Return whether its money is real."""
+
+
+def is_visible(caller: Caller, payment: OwnedPayment) -> bool:
     """Return whether a caller sees a payment: wallets see their mode's, merchants their own."""
     if payment.live is not caller.live:
         return False
     return caller.merchant is None or caller.merchant.id == payment.merchant_id
 
 
-def is_of_partner(caller: Caller, payment: Payment) -> bool:
+def is_of_partner(caller: Caller, payment: OwnedPayment) -> bool:
     """Return whether it is a payment of a merchant of the calling partner."""
     return is_visible(caller, payment) and payment.partner_id == caller.required_partner_id
 
@@ -70,14 +93,30 @@ async def get_payment(
     app: _Context,
     caller: Caller,
     payment_ref: str,
-    is_allowed: Callable[[Caller, Payment], bool] = is_visible,
+    is_allowed: Callable[[Caller, OwnedPayment], bool] = is_visible,
 ) -> Payment:
     """Return the caller's payment; an invisible payment is as unknown as one that never existed."""
     payment_id, may_see = find_payment_id(app, payment_ref), partial(is_allowed, caller)
-    payment = await app.store.payments.find(payment_id, may_see) if payment_id else None
-    if payment is None or not may_see(payment):
+    payment = await load_payment(app, payment_id, may_see) if payment_id else None
+    if payment is None:
         raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
-    return await expire_if_due(app, payment)
+    return payment
+
+
+async def load_payment(
+    app: _Context, payment_id: str, may_see: Callable[[OwnedPayment], bool] = lambda _: True
+) -> Payment | None:
+    """Return a payment at present, from the store or the archive, if a caller may see it.
+
+    An invisible payment takes as many reads as one that never existed.
+    """
+    payment = await app.store.payments.find(payment_id, may_see)
+    if payment is not None and may_see(payment):
+        return await expire_if_due(app, payment)
+    key = await app.archive.find_key(payment_id)
+    if payment is not None or key is None or not may_see(key):
+        return None
+    return (await app.archive.read(key)).payment
 
 
 def not_payable_error(payment: Payment) -> ApiError:

@@ -15,6 +15,7 @@ from florin_server.domain.errors import ApiError, ErrorCode, GrpcStatus, validat
 from florin_server.domain.ids import generate_short_id
 from florin_server.domain.payments.note import NOTES_MAX, PaymentNote, clean_note
 from florin_server.domain.payments.payment import Payment
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.service.load import get_payment, is_of_partner
 from florin_server.money.payments.store import notes
 from florin_server.operations.context import WorkerContext
@@ -24,7 +25,13 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
-    ChainContext, EventContext, SettingsContext, StorageContext, WorkerContext, Protocol
+    ArchiveContext,
+    ChainContext,
+    EventContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
 ):
     """The parts of the application that this module uses."""
 

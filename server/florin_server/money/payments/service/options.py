@@ -23,6 +23,7 @@ from florin_server.domain.payments.payment import Payment, PaymentOption, Paymen
 from florin_server.domain.payments.triggers import SandboxTrigger
 from florin_server.domain.settlement.settle_times import round_promise
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import conversion, funding, relayer_funds
 from florin_server.money.payments.service.load import find_payment_id, get_head, get_payment
@@ -55,6 +56,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -23,6 +23,7 @@ from florin_server.domain.payments.payment import Payment, PaymentStatus
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.idempotency.service import discard_response
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service import panel_wallet
 from florin_server.money.payments.service.simulate import simulate
@@ -33,6 +34,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -23,6 +23,7 @@ from florin_server.domain.accounts.caller import Caller
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Action, Payment, PaymentOption
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.confirm import confirm
 from florin_server.money.payments.service.fetch import fetch
@@ -34,6 +35,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -14,6 +14,7 @@ from florin_server.domain.payments.payment import Payment
 from florin_server.domain.payments.state import PaymentStateEvent
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.service.load import get_payment, is_of_partner
 from florin_server.money.payments.service.price import find_price
 from florin_server.money.payments.store import simulation
@@ -23,7 +24,13 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
-    ChainContext, EventContext, SettingsContext, StorageContext, WorkerContext, Protocol
+    ArchiveContext,
+    ChainContext,
+    EventContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
 ):
     """The parts of the application that this module uses."""
 

@@ -11,7 +11,8 @@ from florin_server.db.context import StorageContext
 from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Merchant, Payment, Refund
 from florin_server.domain.payments.state import PaymentStateEvent
-from florin_server.money.payments.service.load import expire_if_due, find_payment_id, get_merchant
+from florin_server.money.archive.context import ArchiveContext
+from florin_server.money.payments.service.load import find_payment_id, get_merchant, load_payment
 from florin_server.money.payments.store import payments
 from florin_server.money.payments.store.payments import PaymentEventRecord
 from florin_server.money.refunds.service import list_refunds
@@ -21,8 +22,18 @@ from florin_server.rails.context import ChainContext
 from florin_server.settings.context import SettingsContext
 
 
+class _HistoryContext(ArchiveContext, StorageContext, Protocol):
+    """The parts of the application that a payment's history needs."""
+
+
 class _Context(
-    ChainContext, EventContext, SettingsContext, StorageContext, WorkerContext, Protocol
+    ArchiveContext,
+    ChainContext,
+    EventContext,
+    SettingsContext,
+    StorageContext,
+    WorkerContext,
+    Protocol,
 ):
     """The parts of the application that this module uses."""
 
@@ -73,11 +84,11 @@ class PaymentTrace:
     transaction: PaymentTransaction | None
 
 
-async def list_changes(app: StorageContext, payment: Payment) -> list[PaymentEventRecord]:
+async def list_changes(app: _HistoryContext, payment: Payment) -> list[PaymentEventRecord]:
     """Return the history of a payment, as its merchant can see it; the oldest first."""
     event_records: list[PaymentEventRecord] = []
     before = None
-    for event_record in await app.store.read(payments.list_events(payment.id)):
+    for event_record in await _read_changes(app, payment):
         moved, before = event_record.status is not before, event_record.status
         if event_record.cause not in _BLOCKED:
             event_records.append(event_record)
@@ -86,18 +97,24 @@ async def list_changes(app: StorageContext, payment: Payment) -> list[PaymentEve
     return event_records
 
 
+async def _read_changes(app: _HistoryContext, payment: Payment) -> Sequence[PaymentEventRecord]:
+    if event_records := await app.store.read(payments.list_events(payment.id)):
+        return event_records
+    archived_payment = await app.archive.find(payment.id)
+    return () if archived_payment is None else archived_payment.changes
+
+
 async def get_trace(app: _Context, payment_ref: str) -> PaymentTrace:
     """Return the full history of any payment, for the operator; payment_not_found."""
     payment_id = find_payment_id(app, payment_ref)
-    found_payment = await app.store.payments.find(payment_id) if payment_id else None
-    if found_payment is None:
+    payment = await load_payment(app, payment_id) if payment_id else None
+    if payment is None:
         raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
-    payment = await expire_if_due(app, found_payment)
     return PaymentTrace(
         payment=payment,
         merchant=await get_merchant(app, payment),
         refunds=await list_refunds(app, payment),
-        changes=await app.store.read(payments.list_events(payment.id)),
+        changes=await _read_changes(app, payment),
         transaction=await _find_transaction(app, payment),
     )
 

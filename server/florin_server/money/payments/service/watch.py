@@ -24,7 +24,16 @@ def watch(app: EventContext, payment: Payment, after_version: int | None) -> Asy
 
     Only versions above `after_version`.
     """
-    return app.notifier.payments.watch(payment.id, -1 if after_version is None else after_version)
+    after = -1 if after_version is None else after_version
+    if payment.status.is_final:
+        # it can be in the archive, and not in the store
+        return _yield_final(payment, after)
+    return app.notifier.payments.watch(payment.id, after)
+
+
+async def _yield_final(payment: Payment, after: int) -> AsyncIterator[Payment]:
+    if payment.version > after:
+        yield payment
 
 
 async def watch_refund(

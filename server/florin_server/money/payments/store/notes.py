@@ -7,6 +7,7 @@ from sqlalchemy import delete, func, select, update
 from florin_server.db.engine.query import Command, Op, Statement, columns, insert, operation, param
 from florin_server.db.tables.tables import payment_note_table, payment_table
 from florin_server.domain.payments.note import PaymentNote
+from florin_server.domain.refusals import payment_archived_error
 
 _note = payment_note_table.c
 _COLUMNS = columns(payment_note_table, PaymentNote)
@@ -52,8 +53,12 @@ _FORGET = Command(
 
 @operation
 def add(note: PaymentNote, limit: int) -> Op[bool]:
-    """Add a note; return False if the payment has as many as possible, with deleted ones."""
-    yield from _LOCK_PAYMENT.all(id_=note.payment_id)
+    """Add a note; return False if the payment has as many as possible, with deleted ones.
+
+    ApiError(invalid_state) if the payment is only in the archive.
+    """
+    if not (yield from _LOCK_PAYMENT.any(id_=note.payment_id)):
+        raise payment_archived_error()
     if (yield from _COUNT.single(payment=note.payment_id)) >= limit:
         return False
     yield _ADD(note)

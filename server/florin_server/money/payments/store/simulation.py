@@ -12,6 +12,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.money import Amount
 from florin_server.domain.payments.payment import CancellationReason, Payment, PaymentStatus
 from florin_server.domain.payments.state import PaymentStateEvent, apply_event
+from florin_server.domain.refusals import payment_archived_error
 from florin_server.money.payments.store import payments
 
 # internal only: the API has no code for it
@@ -73,11 +74,11 @@ def simulate(
     A payment that already has the outcome stays unchanged. A payment that succeeds has paid its
     bound option, or else `requested`; the event of a payment that stalls contains it. Raise
     ApiError like `apply_event`, and invalid_state for a payment with held money, which only the
-    operator ends. Raise LookupError if the payment does not exist.
+    operator ends, and for one that is only in the archive.
     """
     payment = yield from _GET.first(payment_id=payment_id)
     if payment is None:
-        raise LookupError(payment_id)
+        raise payment_archived_error()
     current_payment = payment.with_expiry(now_us)
     after = apply_event(current_payment.status, event)
     if (yield from _HELD.any(id_=payment_id)):

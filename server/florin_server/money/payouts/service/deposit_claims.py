@@ -38,6 +38,7 @@ from florin_server.domain.text import has_unsafe
 from florin_server.idempotency.service import fail_with, run_once
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.payments.service.load import get_merchant, get_payment
 from florin_server.money.payments.service.receivers import normalize_asset
 from florin_server.money.payments.store import deposit_events
@@ -59,6 +60,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -20,6 +20,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.domain.payments.payment import Payment, PaymentOption
 from florin_server.domain.x402.messages import X402Requirements
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.addresses import (
     has_unread_chain,
@@ -40,6 +41,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

@@ -23,6 +23,7 @@ from florin_server.domain.x402.messages import (
     X402Payment,
 )
 from florin_server.limits.context import LimitContext
+from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.context import UsageContext
 from florin_server.money.payments.service.checkout import find_payment
 from florin_server.money.settlement.store.settlement_items import FAILURES_MAX
@@ -47,6 +48,7 @@ from florin_server.settings.context import SettingsContext
 
 
 class _Context(
+    ArchiveContext,
     ChainContext,
     EventContext,
     LimitContext,

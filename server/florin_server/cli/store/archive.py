@@ -1,0 +1,95 @@
+"""`florin archive`: list and verify the files of the archive, and restore a payment."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from florin.v1 import archive_pb2
+
+from florin_server.cli.console import (
+    console,
+    fail,
+    print_hint,
+    print_json,
+    print_table,
+    show_progress,
+)
+from florin_server.cli.exits import ExitStatus
+from florin_server.cli.operation import call_operator, format_minute
+from florin_server.cli.settings import get_settings
+from florin_server.domain.archive import ArchiveError
+from florin_server.money.archive.service.folder import ArchiveFolder
+from florin_server.money.archive.store.files import ArchiveFile
+
+_COLUMNS = ("File", "Payments", "MB", "Written", "Left the store")
+
+
+def list_archive(overrides: dict[str, Any]) -> None:
+    """Print all files."""
+    files = list(_iterate_files(overrides))
+    if not print_json(archive_pb2.ListArchiveFilesResponse(files=files)):
+        print_table(_COLUMNS, map(_to_row, files))
+
+
+def verify_archive(overrides: dict[str, Any], month: str | None) -> None:
+    """Verify the files of a month, or all; print those that are not as they were written."""
+    folder_path = get_settings(overrides).archive.folder
+    if folder_path is None:
+        fail("Not verified", "the settings name no folder of the archive", ExitStatus.USAGE_ERROR)
+    folder, problems, count = ArchiveFolder(folder_path), [], 0
+    files = [
+        file
+        for file in _iterate_files(overrides)
+        if month is None or file.name.startswith(f"{month}/")
+    ]
+    with show_progress("Reading the archive"):
+        for file in files:
+            try:
+                folder.verify(_to_archive_file(file))
+                count += 1
+            except ArchiveError as error:
+                problems.append(str(error))
+    if not print_json({"verified": count, "problems": problems}):
+        console.print(f"{count} of {len(files)} files are as they were written.")
+        for problem in problems:
+            print_hint(problem)
+    if problems:
+        raise SystemExit(int(ExitStatus.REFUSED))
+
+
+def restore_archived(overrides: dict[str, Any], payment_id: str) -> None:
+    """Put a payment back into the store."""
+    request = archive_pb2.RestorePaymentRequest(payment_id=payment_id)
+    restored = call_operator(overrides, "RestorePayment", request)
+    if not print_json(restored):
+        console.print(f"{restored.payment_id} is in the store again.")
+
+
+def _iterate_files(overrides: dict[str, Any]) -> Iterator[archive_pb2.ArchiveFile]:
+    after = 0
+    while True:
+        request = archive_pb2.ListArchiveFilesRequest(after_number=after)
+        page = call_operator(overrides, "ListArchiveFiles", request).files
+        if not page:
+            return
+        yield from page
+        after = page[-1].number
+
+
+def _to_archive_file(file: archive_pb2.ArchiveFile) -> ArchiveFile:
+    return ArchiveFile(
+        n=file.number,
+        name=file.name,
+        sha256=bytes.fromhex(file.sha256),
+        size=file.size,
+        payments=file.payments,
+        first_id=file.first_payment_id,
+        last_id=file.last_payment_id,
+        written_at_us=file.written_at.ToMicroseconds(),
+    )
+
+
+def _to_row(file: archive_pb2.ArchiveFile) -> tuple[str, ...]:
+    times = (format_minute(file, name) for name in ("written_at", "removed_at"))
+    return (file.name, str(file.payments), f"{file.size / 1e6:.1f}", *times)

@@ -1,0 +1,1 @@
+"""The archive: payments that ended long ago, in files instead of the store."""

@@ -1,0 +1,1 @@
+"""Writing, checking and reading files of the archive."""

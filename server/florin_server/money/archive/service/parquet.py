@@ -1,0 +1,183 @@
+"""Files of Parquet: one row for each payment, with lists of what belongs to it.
+
+The values are the stored ones, as SQLite stores them: times are integers, amounts are digits and
+JSON is text. A file is read again and compared before anything relies on it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, Boolean, Column, LargeBinary
+
+from florin_server.base.durable_files import create_file
+from florin_server.db.engine import schema
+from florin_server.db.engine.columns import U256
+from florin_server.domain.archive import ArchiveError
+from florin_server.money.archive.store.closed import PaymentVersion
+from florin_server.money.archive.store.rows import (
+    ARCHIVED_TABLES,
+    PAYMENTS,
+    ArchivedTable,
+    StoredRow,
+)
+
+try:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+except ImportError as missing:
+    raise ArchiveError("the archive needs pyarrow: pip install 'florin-pay[export]'") from missing
+
+RowsByTable = Mapping[str, Sequence[StoredRow]]
+"""The rows of some payments by the names of archived tables, in the order of payments."""
+
+# payments that a reader of one has to decompress
+ROW_GROUP: Final = 1_000
+_SCHEMA_KEY: Final = b"florin_schema"
+_LISTS: Final = ARCHIVED_TABLES[1:]
+
+
+def build_batch(rows: RowsByTable) -> pa.RecordBatch:
+    """Return payments with their rows."""
+    payments = rows[PAYMENTS.name]
+    ids = [row[0] for row in payments]
+    columns = _build_columns(PAYMENTS, payments)
+    columns += [_build_lists(table, rows[table.name], ids) for table in _LISTS]
+    return pa.RecordBatch.from_arrays(columns, schema=FILE_SCHEMA)
+
+
+def write(path: Path, batches: Sequence[pa.RecordBatch]) -> None:
+    """Write a new file that only its owner can read, and compare it; ArchiveError if it differs."""
+    try:
+        with create_file(path) as file:
+            with pq.ParquetWriter(
+                file, FILE_SCHEMA, compression="zstd", write_page_checksum=True
+            ) as writer:
+                for batch in batches:
+                    writer.write_batch(batch, row_group_size=ROW_GROUP)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise ArchiveError(f"{path} cannot be written: {error}") from error
+    expected = pa.Table.from_batches(batches, FILE_SCHEMA)
+    with _open(path) as reader:
+        if not reader.read().equals(expected):
+            raise ArchiveError(f"{path} differs from what was written to it")
+
+
+def count_rows(batches: Sequence[pa.RecordBatch]) -> dict[str, int]:
+    """Return how many rows of each table are in batches."""
+    counts = {PAYMENTS.name: sum(batch.num_rows for batch in batches)}
+    for table in _LISTS:
+        counts[table.name] = sum(len(batch.column(table.name).values) for batch in batches)
+    return counts
+
+
+def iterate_versions(path: Path) -> Iterator[list[PaymentVersion]]:
+    """Yield the payments of a file with their versions, a group at a time."""
+    with _open(path) as reader:
+        for group in range(reader.num_row_groups):
+            table = reader.read_row_group(group, columns=["id", "version"])
+            columns = (table.column(name).to_pylist() for name in ("id", "version"))
+            yield list(map(PaymentVersion._make, zip(*columns, strict=True)))
+
+
+def find_payment(path: Path, payment_id: str) -> RowsByTable | None:
+    """Return the rows of one payment; None if the file does not contain it."""
+    with _open(path) as reader:
+        ids = reader.schema_arrow.get_field_index("id")
+        for group in range(reader.num_row_groups):
+            statistics = reader.metadata.row_group(group).column(ids).statistics
+            if statistics and not statistics.min <= payment_id <= statistics.max:
+                continue
+            row = reader.read_row_group(group, columns=["id"]).column("id").index(payment_id)
+            if row.as_py() >= 0:
+                return _to_rows(reader.read_row_group(group).slice(row.as_py(), 1).to_pylist()[0])
+    return None
+
+
+def _open(path: Path) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, page_checksum_verification=True)
+    except (OSError, pa.ArrowException) as error:
+        raise ArchiveError(f"{path} cannot be read: {error}") from error
+
+
+def _get_type(column: Column[Any]) -> pa.DataType:
+    if isinstance(column.type, U256):
+        return pa.string()
+    if isinstance(column.type, BigInteger):
+        return pa.int64()
+    if isinstance(column.type, Boolean):
+        return pa.bool_()
+    return pa.binary() if isinstance(column.type, LargeBinary) else pa.string()
+
+
+def _list_fields(table: ArchivedTable) -> list[pa.Field]:
+    return [pa.field(column.name, _get_type(column)) for column in table.list_columns()]
+
+
+FILE_SCHEMA: Final = pa.schema(
+    [
+        *_list_fields(PAYMENTS),
+        *(pa.field(table.name, pa.list_(pa.struct(_list_fields(table)))) for table in _LISTS),
+    ],
+    metadata={_SCHEMA_KEY: schema.HEAD.encode()},
+)
+
+
+def _build_columns(table: ArchivedTable, rows: Sequence[StoredRow]) -> list[pa.Array]:
+    positions = [
+        (position, column)
+        for position, column in enumerate(table.table.columns)
+        if column in set(table.list_columns())
+    ]
+    by_column = list(zip(*rows, strict=True)) or [()] * len(table.table.columns)
+    arrays = []
+    for position, column in positions:
+        values: Sequence[Any] = by_column[position]
+        if isinstance(column.type, U256):
+            values = [None if value is None else str(value) for value in values]
+        arrays.append(pa.array(values, _get_type(column)))
+    return arrays
+
+
+def _build_lists(table: ArchivedTable, rows: Sequence[StoredRow], ids: Sequence[str]) -> pa.Array:
+    at = list(table.table.columns).index(table.id_column)
+    counts = Counter(row[at] for row in rows)
+    offsets = [0]
+    for payment_id in ids:
+        offsets.append(offsets[-1] + counts.pop(payment_id, 0))
+    if counts:
+        raise ArchiveError(f"rows of {table.table.name} have no payment: {next(iter(counts))}")
+    items = pa.StructArray.from_arrays(_build_columns(table, rows), fields=_list_fields(table))
+    return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items)
+
+
+def _to_rows(payment: Mapping[str, Any]) -> RowsByTable:
+    """Return a payment's rows with the columns of today; an older file may lack some."""
+    rows: dict[str, list[StoredRow]] = {}
+    for table in ARCHIVED_TABLES:
+        items = [payment] if table is PAYMENTS else payment.get(table.name) or []
+        rows[table.name] = [
+            tuple(
+                payment["id"]
+                if table is not PAYMENTS and column is table.id_column
+                else item.get(column.name, _get_default(column))
+                for column in table.table.columns
+            )
+            for item in items
+        ]
+    return rows
+
+
+def _get_default(column: Column[Any]) -> Any:
+    """Return the value of a column in rows that are older than it."""
+    default: Any = getattr(column.server_default, "arg", None)
+    if default is None or not isinstance(column.type, BigInteger):
+        return default
+    return int(default)

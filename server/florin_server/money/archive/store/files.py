@@ -1,0 +1,157 @@
+"""The files of the archive, and which payments they contain."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from sqlalchemy import BigInteger, delete, func, select, text, update
+
+from florin_server.db.engine.query import (
+    Command,
+    Op,
+    Statement,
+    insert,
+    is_in,
+    operation,
+    param,
+)
+from florin_server.db.tables.archive import UNREMOVED_PREDICATE
+from florin_server.db.tables.tables import archive_file_table, archived_payment_table, payment_table
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFile:
+    """A file: payments of a month, from the first id to the last.
+
+    `name` is its path in the folder of the archive. `size` is in bytes. `removed_at_us` is None
+    until the rows of its payments are deleted.
+    """
+
+    n: int
+    name: str
+    sha256: bytes
+    size: int
+    payments: int
+    first_id: str
+    last_id: str
+    written_at_us: int
+    removed_at_us: int | None = None
+
+    @property
+    def month(self) -> str:
+        """Return the month of its payments, as 2026-10."""
+        return self.name.partition("/")[0]
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedPaymentKey:
+    """The facts of a payment in a file that stay in the store.
+
+    `value` is in minor units of `unit`.
+    """
+
+    payment_id: str
+    file_n: int
+    version: int
+    partner_id: str
+    merchant_id: str
+    live: bool
+    unit: str
+    value: int
+
+
+_file, _key, _payment = archive_file_table.c, archived_payment_table.c, payment_table.c
+_NEXT_N = Statement(select(func.coalesce(func.max(_file.n), 0) + 1), int)
+_ADD = Command(insert(archive_file_table))
+_LIST = Statement(
+    select(archive_file_table)
+    .where(_file.n > param("after_n"))
+    .order_by(_file.n)
+    .limit(param("most")),
+    ArchiveFile,
+)
+_FIND = Statement(select(archive_file_table).where(_file.n == param("file_n")), ArchiveFile)
+_UNREMOVED = Statement(
+    select(archive_file_table).where(text(UNREMOVED_PREDICATE)).order_by(_file.n).limit(1),
+    ArchiveFile,
+)
+_MARK_REMOVED = Command(
+    update(archive_file_table)
+    .where(_file.n == param("file_n"))
+    .values(removed_at_us=param("now_us"))
+)
+_new_key = insert(archived_payment_table).from_select(
+    [column.name for column in archived_payment_table.c],
+    select(
+        _payment.id,
+        param("file_n", BigInteger),
+        *(_payment.version, _payment.partner_id, _payment.merchant_id),
+        *(_payment.live, _payment.unit, _payment.value),
+    ).where(is_in(_payment.id, "ids")),
+)
+# a payment that changed after it was archived is archived again
+_PUT_KEYS = Command(
+    _new_key.on_conflict_do_update(
+        index_elements=[_key.payment_id],
+        set_={"file_n": _new_key.excluded.file_n, "version": _new_key.excluded.version},
+    )
+)
+_FIND_KEY = Statement(
+    select(archived_payment_table).where(_key.payment_id == param("payment_id")), ArchivedPaymentKey
+)
+_FORGET_KEYS = Command(delete(archived_payment_table).where(is_in(_key.payment_id, "ids")))
+
+
+@operation
+def find_next_n() -> Op[int]:
+    """Return the number of the next file."""
+    return (yield from _NEXT_N.single())
+
+
+@operation
+def add(file: ArchiveFile) -> Op[None]:
+    """Add a file that is complete on the disk."""
+    yield _ADD(file)
+
+
+@operation
+def list_files(after_n: int, limit: int) -> Op[list[ArchiveFile]]:
+    """Return the next files after a number."""
+    return (yield from _LIST.all(after_n=after_n, most=limit))
+
+
+@operation
+def find(n: int) -> Op[ArchiveFile | None]:
+    """Return a file by its number; None if it does not exist."""
+    return (yield from _FIND.first(file_n=n))
+
+
+@operation
+def find_unremoved() -> Op[ArchiveFile | None]:
+    """Return the oldest file whose payments may still have rows; None if all are removed."""
+    return (yield from _UNREMOVED.first())
+
+
+@operation
+def mark_removed(n: int, now_us: int) -> Op[None]:
+    """Record that the rows of a file's payments are deleted; part of an operation."""
+    yield _MARK_REMOVED(file_n=n, now_us=now_us)
+
+
+@operation
+def put_keys(file_n: int, payment_ids: Collection[str]) -> Op[None]:
+    """Record that a file contains locked payments at their versions; part of an operation."""
+    yield _PUT_KEYS(file_n=file_n, ids=payment_ids)
+
+
+@operation
+def find_key(payment_id: str) -> Op[ArchivedPaymentKey | None]:
+    """Return what is known of an archived payment; None if it is in no file."""
+    return (yield from _FIND_KEY.first(payment_id=payment_id))
+
+
+@operation
+def forget_keys(payment_ids: Collection[str]) -> Op[None]:
+    """Forget that payments are archived; part of an operation."""
+    yield _FORGET_KEYS(ids=payment_ids)

@@ -1,0 +1,116 @@
+"""Deletes unused options, and moves old payments to the archive, a month at a time.
+
+One process at a time does so, under a lease. A pass looks at every payment that is old enough:
+those that cannot be archived yet are looked at again by the next pass.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, Protocol
+
+from florin_server.base.clock import sleep_remaining
+from florin_server.db import installation
+from florin_server.db.context import StorageContext
+from florin_server.db.engine.query import Op, operation
+from florin_server.domain.archive import ArchiveError, get_archive_end
+from florin_server.domain.ids import get_payment_id_floor
+from florin_server.money.archive.context import ArchiveContext
+from florin_server.money.archive.service import archiving
+from florin_server.money.archive.service.folder import ArchiveFolder
+from florin_server.money.archive.store import closed, files, unused_options
+from florin_server.operations.store import leases
+from florin_server.settings.context import SettingsContext
+
+
+class _Context(ArchiveContext, SettingsContext, StorageContext, Protocol):
+    """The parts of the application that this module uses."""
+
+
+_log = logging.getLogger(__name__)
+
+LEASE_NAME: Final = "archive"
+# longer than writing a file takes
+_LEASE_US: Final = 300_000_000
+_POLL_S: Final = 600.0
+_PASS_US: Final = 86_400_000_000
+_DAY_US: Final = 86_400_000_000
+# payments of one transaction that deletes options
+_OPTIONS_AT_ONCE: Final = 100
+# values of the installation: when a pass ended, and up to which id options were deleted
+_PASSED, _OPTIONS_DELETED = "archive_passed_us", "archive_options_deleted"
+
+
+class ArchiveWorker:
+    """Works for one process, while it has the lease."""
+
+    def __init__(self, app: _Context, lease_owner: str) -> None:
+        self._app = app
+        self._lease_owner = lease_owner
+
+    async def run(self) -> None:
+        """Run until canceled; a problem of the folder is reported, and retried."""
+        app = self._app
+        while True:
+            now_us = app.clock.now_us()
+            try:
+                if await self._keep_lease():
+                    await self._run_pass(now_us)
+                app.archive.write_problem = ""
+            except ArchiveError as error:
+                if str(error) != app.archive.write_problem:
+                    _log.error("payments cannot be archived: %s", error)
+                app.archive.write_problem = str(error)
+            await sleep_remaining(app.clock, _POLL_S, now_us)
+
+    async def _keep_lease(self) -> bool:
+        store = self._app.store
+        steps = leases.acquire(
+            LEASE_NAME, self._lease_owner, self._app.clock.now_us(), _LEASE_US, store.is_exclusive
+        )
+        return await store.write(steps) is not None
+
+    async def _run_pass(self, now_us: int) -> None:
+        settings = self._app.settings.archive
+        if settings.option_days is not None:
+            await self._delete_options(now_us - settings.option_days * _DAY_US)
+        folder = self._app.archive.folder
+        if settings.payment_days is None or folder is None:
+            return
+        passed = await self._app.store.read(installation.find_value(_PASSED))
+        if passed is not None and 0 <= now_us - int(passed) < _PASS_US:
+            return
+        if await self._archive(folder, now_us, settings.payment_days):
+            await self._app.store.write(installation.put_value(_PASSED, str(now_us)))
+
+    async def _archive(self, folder: ArchiveFolder, now_us: int, payment_days: int) -> bool:
+        """Archive everything that is old enough; False if another process has the lease."""
+        end, after_id = get_archive_end(now_us, payment_days), archiving.FIRST_ID
+        before_us = now_us - payment_days * _DAY_US
+        while await self._keep_lease():
+            if (file := await self._app.store.read(files.find_unremoved())) is not None:
+                count = await archiving.remove_payments(self._app, folder, file)
+                _log.info("%d of %d payments left for %s", count, file.payments, file.name)
+                continue
+            written = await archiving.write_file(self._app, folder, after_id, end, before_us)
+            if written.file is None:
+                return True
+            after_id = written.last_id
+        return False
+
+    async def _delete_options(self, before_us: int) -> None:
+        end_id = get_payment_id_floor(before_us // 1000)
+        while await self._keep_lease() and await self._app.store.write(_delete_page(end_id)):
+            pass
+
+
+@operation
+def _delete_page(end_id: str) -> Op[bool]:
+    """Delete the unused options of the next payments; return False after the last."""
+    after_id = (yield from installation.find_value(_OPTIONS_DELETED)) or archiving.FIRST_ID
+    ids = yield from closed.list_ids(after_id, end_id, _OPTIONS_AT_ONCE)
+    if not ids:
+        return False
+    yield from unused_options.delete_unused(ids)
+    yield from installation.put_value(_OPTIONS_DELETED, ids[-1])
+    return True

@@ -1,0 +1,126 @@
+"""Support for tests of the archive: payments of a month that ended in every way."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from florin_server.base.clock import TestClock
+from florin_server.db.engine.store import Store
+from florin_server.domain.archive import ArchiveMonth, get_month
+from florin_server.domain.ids import generate_payment_id
+from florin_server.domain.payments.payment import CancellationReason, Payment
+from florin_server.domain.settlement.chain_txs import LedgerPosting, WatchedTransaction
+from florin_server.money.archive.service import archiving
+from florin_server.money.archive.service.reader import PaymentArchive
+from florin_server.money.archive.store import files
+from florin_server.money.archive.store.files import ArchiveFile
+from florin_server.money.payments.store import payments
+from florin_server.money.settlement.store import payment_outcomes
+from florin_server.settings import Settings
+
+from tests.support.store_factories import (
+    LATER_US,
+    NOW_US,
+    create_processing_payment,
+    make_option,
+    make_payment,
+    make_resolved_build,
+    make_success,
+)
+
+DAYS = 60
+LATE_US = NOW_US + 130 * 86_400_000_000
+
+
+@dataclass
+class ArchiveHarness:
+    """A service as far as the archive needs it, long after its payments."""
+
+    store: Store
+    archive: PaymentArchive
+    settings: Settings
+    clock: Any
+    randbytes: Any = os.urandom
+
+    @property
+    def end(self) -> ArchiveMonth:
+        """Return the first month that stays."""
+        return get_month(LATE_US - DAYS * 86_400_000_000)
+
+    async def write_all(self) -> list[ArchiveFile]:
+        """Write all files, and leave the rows."""
+        written, after_id = [], archiving.FIRST_ID
+        while True:
+            result = await archiving.write_file(
+                self, self.archive.folder, after_id, self.end, LATE_US
+            )
+            if result.file is None:
+                return written
+            written.append(result.file)
+            after_id = result.last_id
+
+    async def remove_all(self) -> int:
+        """Delete the rows of all files."""
+        count = 0
+        while (file := await self.store.read(files.find_unremoved())) is not None:
+            count += await archiving.remove_payments(self, self.archive.folder, file)
+        return count
+
+
+def make_harness(store: Store, folder: Path, **settings: Any) -> ArchiveHarness:
+    """Return a service whose archive is in a folder."""
+    config = {"folder": folder, "payment_days": DAYS, **settings}
+    return ArchiveHarness(
+        store,
+        PaymentArchive(store, lambda: LATE_US, folder),
+        Settings.model_validate({"archive": config}),
+        TestClock(LATE_US),
+    )
+
+
+def make_dated_payment(**changes: Any) -> Payment:
+    """Return a payment whose id has the time of its creation."""
+    payment = make_payment(**changes)
+    return replace(payment, id=generate_payment_id(payment.created_at_us, os.urandom))
+
+
+async def create_dated_payment(store: Store, **changes: Any) -> Payment:
+    """Store a payment with two options and a resolved build of the first."""
+    payment = make_dated_payment(**changes)
+    await store.write(payments.create(payment))
+    chosen, other = make_option(payment), make_option(payment, id="opt_2", reference=None)
+    await store.write(payments.put_options([chosen, other]))
+    await store.write(payments.put_resolved_build(make_resolved_build(payment)))
+    return payment
+
+
+async def create_succeeded_payment(
+    store: Store, postings: Sequence[LedgerPosting] | None = None, **changes: Any
+) -> Payment:
+    """Store a payment whose money arrived at the merchant."""
+    payment = await create_processing_payment(store, await create_dated_payment(store, **changes))
+    outcome = replace(
+        make_success(payment),
+        tx_hash=f"0x{payment.id}",
+        watched_transaction=WatchedTransaction(f"0x{payment.id}", 7, "0xblock"),
+        position=3,
+    )
+    if postings is not None:
+        outcome = replace(outcome, postings=postings)
+    await store.write(payment_outcomes.finalize([outcome], [], LATER_US))
+    ended = await store.payments.find(payment.id)
+    assert ended is not None
+    return ended
+
+
+async def create_cancelled_payment(store: Store, **changes: Any) -> Payment:
+    """Store a payment that the merchant cancelled."""
+    payment = await create_dated_payment(store, **changes)
+    await store.write(payments.cancel(payment.id, CancellationReason.BY_MERCHANT, LATER_US))
+    ended = await store.payments.find(payment.id)
+    assert ended is not None
+    return ended
