@@ -51,15 +51,18 @@ def get_payment_id_floor(ms: int) -> str:
     return f"pay_{encode_base62(max(ms, 0), _TIME_CHARS)}"
 
 
-def parse_payment_id_ms(payment_id: str) -> int:
-    """Return the millisecond a payment id was made in; ValueError for another text."""
-    digits = payment_id.removeprefix("pay_")[:_TIME_CHARS]
-    if not payment_id.startswith("pay_") or len(digits) < _TIME_CHARS:
-        raise ValueError(f"{payment_id} is not the id of a payment")
-    number = 0
+def find_payment_id_ms(text: str) -> int | None:
+    """Return the millisecond in the first characters of a payment id; None if they hold none."""
+    digits = text.removeprefix("pay_")[:_TIME_CHARS]
+    if not text.startswith("pay_") or len(digits) != _TIME_CHARS:
+        return None
+    ms = 0
     for digit in digits:
-        number = number * 62 + _DIGITS.index(digit)
-    return number
+        value = _DIGITS.find(digit)
+        if value < 0:
+            return None
+        ms = ms * 62 + value
+    return ms
 
 
 def generate_short_id(prefix: str, randbytes: Callable[[int], bytes]) -> str:

@@ -112,3 +112,18 @@ def store_copy(
     from florin_server.cli.store import copies as command
 
     command.copy_store(build_overrides(home=home), source)
+
+
+@store.command("partition")
+def store_partition(home: HomeOption = None) -> None:
+    """Keep payments in partitions by month (PostgreSQL only).
+
+    Florin can run meanwhile. Payments that exist stay in one partition, and later ones get a
+    partition for each month. If the command is interrupted, run it again: it continues. On a store
+    with partitions it creates the months that are missing.
+
+    Example: `florin store partition`
+    """
+    from florin_server.cli.store import partitions as command
+
+    command.partition_store(build_overrides(home=home))

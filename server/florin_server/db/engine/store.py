@@ -11,7 +11,13 @@ from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 from florin_server.db.engine.entity_cache import EntityCache
 from florin_server.db.engine.entity_reader import EntityQueries, EntityReader
 from florin_server.db.engine.notices import NotificationChannel
-from florin_server.db.engine.query import Operation, T
+from florin_server.db.engine.partitions import (
+    KEPT_MAX,
+    MonthPartition,
+    PartitionReplacement,
+    PartitionStatus,
+)
+from florin_server.db.engine.query import Operation, Query, StoreError, T
 from florin_server.domain.payments.payment import Payment
 
 __all__ = ["FaultHook", "PoolUse", "Store"]
@@ -159,6 +165,46 @@ class Store(ABC):
 
     async def probe_standby(self) -> None:  # noqa: B027  (most stores have none)
         """Find out whether the standby may be read; `standby_problem` is the result."""
+
+    @property
+    def can_partition(self) -> bool:
+        """Return whether the engine can keep payments in partitions by month."""
+        return False
+
+    async def list_partitions(self) -> list[MonthPartition]:
+        """Return the partitions of payments by month, oldest first; none without partitions.
+
+        Payments in default partitions are in none of them.
+        """
+        return []
+
+    async def replace_partition(
+        self,
+        month: str,
+        retained: Query,  # noqa: ARG002
+        kept_max: int = KEPT_MAX,  # noqa: ARG002
+    ) -> PartitionReplacement:
+        """Empty the partition of a month except for the payments that a query selects.
+
+        `retained` selects their ids, as `Query(statement, params)`; it runs once no other session
+        can write to these payments. All tables with partitions are emptied in one transaction.
+        Nothing changes if more than `kept_max` would be kept. Raise StoreError for an unknown
+        month, StoreUnavailable while other sessions read or write it.
+        """
+        raise StoreError(f"the store has no partition {month}")
+
+    async def read_partition_status(
+        self,
+        now_us: int,  # noqa: ARG002
+    ) -> PartitionStatus | None:
+        """Return the state of the partitions; None if the store has none."""
+        return None
+
+    async def extend_partitions(self, now_us: int) -> None:  # noqa: B027
+        """Create the partitions of the next months, and move rows there from the default ones.
+
+        Raise StoreUnavailable while other sessions keep tables locked; a later call continues.
+        """
 
     @abstractmethod
     async def analyze(self) -> None:

@@ -24,6 +24,11 @@ class DatabaseConfig:
     standby_dsn: str = field(default="", repr=False)
     standby_lag_max_s: float = 10.0
 
+    @property
+    def can_partition(self) -> bool:
+        """Return False for settings of engines that only speak PostgreSQL's protocol."""
+        return self.notify and not self.serializable
+
     def __str__(self) -> str:
         hosts = parse_hosts(self.dsn)
         named = ", ".join(f"{host}{'' if port is None else f':{port}'}" for host, port in hosts)

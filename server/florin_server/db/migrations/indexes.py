@@ -10,10 +10,11 @@ import asyncio
 import logging
 import re
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import asyncpg
 
+from florin_server.db.engine.postgres.schema_lock import acquire_schema_lock
 from florin_server.db.engine.where import DatabaseConfig
 
 _log = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ async def build_indexes(
     guard = await asyncpg.connect(database.dsn, timeout=10)
     builder = await asyncpg.connect(database.dsn, timeout=10)
     try:
-        while not await _acquire(guard):
+        while not await acquire_schema_lock(guard):
             _log.info("another process builds indexes")
             await asyncio.sleep(_PAUSE_S)
         # the guard reads nothing: a build waits for all transactions that have a snapshot
@@ -88,16 +89,3 @@ async def build_indexes(
     finally:
         await builder.close()
         await guard.close()
-
-
-async def _acquire(guard: asyncpg.Connection[Any]) -> bool:
-    """Return whether this process may build until the connection is closed."""
-    await guard.execute("BEGIN")
-    try:
-        # Processes of every release still read the table; a migration waits. A session that waits
-        # for a lock has a snapshot.
-        await guard.execute("LOCK TABLE alembic_version IN SHARE UPDATE EXCLUSIVE MODE NOWAIT")
-    except asyncpg.LockNotAvailableError:
-        await guard.execute("ROLLBACK")
-        return False
-    return True

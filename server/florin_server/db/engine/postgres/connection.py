@@ -37,6 +37,9 @@ _HEARTBEAT = "SELECT now_us FROM process WHERE id = $1"
 _REPLAYED = """SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(
 (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::bigint,
 (SELECT max(now_us) FROM process), 0) END"""
+# Before the snapshot is taken: a partition that is replaced later would be empty in it. A
+# replacement waits for long scans, and a scan waits for a replacement that has begun.
+_KEEP_PARTITIONS = "; LOCK TABLE payment IN ACCESS SHARE MODE"
 _LEVELS = {
     ("write", False): "READ COMMITTED",
     ("write", True): "SERIALIZABLE",
@@ -58,13 +61,15 @@ class PostgresConnection:
         serializable: bool,
         backend: int | None = None,
         on_misrouted: Callable[[], None] = lambda: None,
+        locks_payments: bool = False,
     ) -> None:
         self._raw = raw
         self._report_astray = on_misrouted
         # each transaction names its level, so that no default of a session or pooler applies
-        self._begin = _begin_statement(_LEVELS[kind, serializable], kind, backend)
+        lock = _KEEP_PARTITIONS if locks_payments else ""
+        self._begin = _begin_statement(_LEVELS[kind, serializable], kind, backend, lock)
         snapshot = "SERIALIZABLE" if serializable else "REPEATABLE READ"
-        self._begin_snapshot = _begin_statement(snapshot, kind, backend)
+        self._begin_snapshot = _begin_statement(snapshot, kind, backend, lock)
         self._prepared: dict[CoreStatement, PreparedStatement[Any]] = {}
         # number of writes on it
         self.changes = 0
@@ -106,6 +111,7 @@ class PostgresConnection:
             serializable=database.serializable,
             backend=backend,
             on_misrouted=on_misrouted,
+            locks_payments=kind == "survey" and database.can_partition,
         )
 
     @property
@@ -230,10 +236,10 @@ class PostgresConnection:
         await self._raw.close(timeout=_GRACE_S)
 
 
-def _begin_statement(level: str, kind: ConnectionKind, backend: int | None) -> str:
+def _begin_statement(level: str, kind: ConnectionKind, backend: int | None, lock: str) -> str:
     """Return the text that opens a transaction; behind a pooler it fails on another backend."""
     # a server that became a replica refuses writes with a specific code, READ WRITE with a vague
     # one
-    text = f"BEGIN ISOLATION LEVEL {level}{'' if kind == 'write' else ' READ ONLY'}"
+    text = f"BEGIN ISOLATION LEVEL {level}{'' if kind == 'write' else ' READ ONLY'}{lock}"
     # a pooler may change its mode while it runs
     return text if backend is None else f"{text}; SELECT 1 / (pg_backend_pid() = {backend})::int"

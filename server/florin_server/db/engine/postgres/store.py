@@ -13,15 +13,28 @@ from functools import partial
 from typing import Any
 
 from florin_server.db.engine.notices import NotificationChannel
+from florin_server.db.engine.partitions import (
+    KEPT_MAX,
+    MonthPartition,
+    PartitionReplacement,
+    PartitionStatus,
+)
 from florin_server.db.engine.postgres import schema
 from florin_server.db.engine.postgres.connection import ConnectionKind, PostgresConnection
 from florin_server.db.engine.postgres.errors import DriverError, is_lost, to_store_error
 from florin_server.db.engine.postgres.notices import PostgresNotificationChannel
+from florin_server.db.engine.postgres.partitions.partitioner import Partitioner
 from florin_server.db.engine.postgres.pool import ConnectionPool
 from florin_server.db.engine.postgres.session import require_sessions
 from florin_server.db.engine.postgres.standby import Standby
 from florin_server.db.engine.postgres.writer import PostgresWriter
-from florin_server.db.engine.query import Operation, StoreError, StoreUnavailable, T
+from florin_server.db.engine.query import (
+    Operation,
+    Query,
+    StoreError,
+    StoreUnavailable,
+    T,
+)
 from florin_server.db.engine.store import (
     MULTI_QUERY,
     FaultHook,
@@ -62,6 +75,7 @@ class PostgresStore(Store):
         )
         self._writer = PostgresWriter(self._writers, database.writers, fault_hook)
         super().__init__(engine, self._writer, queries)
+        self._partitioner = Partitioner(database)
         self._closed = False
         self._identity = ""
         self._notices = PostgresNotificationChannel(database) if database.notify else None
@@ -154,6 +168,32 @@ class PostgresStore(Store):
         """Compare the standby with the primary server, if one is set."""
         if self._standby is not None:
             await self._standby.is_usable()
+
+    @property
+    def can_partition(self) -> bool:
+        """Return whether the settings are those of PostgreSQL itself."""
+        return self._database.can_partition
+
+    async def list_partitions(self) -> list[MonthPartition]:
+        """Return the partitions of payments by month, oldest first."""
+        return await self._partitioner.list_partitions() if self.can_partition else []
+
+    async def replace_partition(
+        self, month: str, retained: Query, kept_max: int = KEPT_MAX
+    ) -> PartitionReplacement:
+        """Empty the partition of a month except for the payments that a query selects."""
+        if not self.can_partition:
+            return await super().replace_partition(month, retained, kept_max)
+        return await self._partitioner.replace(month, retained, kept_max)
+
+    async def read_partition_status(self, now_us: int) -> PartitionStatus | None:
+        """Return the state of the partitions; None if the store has none."""
+        return await self._partitioner.read_status(now_us) if self.can_partition else None
+
+    async def extend_partitions(self, now_us: int) -> None:
+        """Create the partitions of the next months, and move rows there from the default ones."""
+        if self.can_partition:
+            await self._partitioner.extend(now_us)
 
     async def analyze(self) -> None:
         """Update the planner's statistics now; otherwise plans would assume empty tables."""
