@@ -27,6 +27,7 @@ from florin_server.money.payments.store.listing import PaymentTotals
 from florin_server.money.settlement.store.gas import GasUsage
 from florin_server.operations.process import (
     EventSinkHealth,
+    PartitionHealth,
     ProcessName,
     StoreHealth,
     WorkerFailures,
@@ -103,6 +104,7 @@ class Core:
     # workers of this process that failed unexpectedly, by name
     worker_failures: WorkerFailures = field(default_factory=WorkerFailures)
     store_health: StoreHealth = field(default_factory=StoreHealth)
+    partition_health: PartitionHealth = field(default_factory=PartitionHealth)
     event_sink_health: EventSinkHealth = field(default_factory=EventSinkHealth)
     process_name: ProcessName = field(default_factory=ProcessName)
     # ids of keys and app ids that do not work while the test accounts are off

@@ -14,6 +14,7 @@ from typing import Any, Self
 from florin_server.app import archive, event_sink, webhooks
 from florin_server.app.core import App, Core
 from florin_server.app.housekeeping.finish_upgrade import finish_upgrade
+from florin_server.app.housekeeping.partitions import maintain_partitions
 from florin_server.app.housekeeping.prices import follow_prices
 from florin_server.app.housekeeping.quarantine import maintain_quarantine
 from florin_server.app.housekeeping.records import store_last_records, store_records
@@ -190,6 +191,8 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
     }
     if app.store.standby_problem is not None:
         steady["watch_standby"] = partial(watch_standby, app)
+    if app.store.can_partition:
+        steady["maintain_partitions"] = partial(maintain_partitions, app, staff.lease_owner)
     if app.settings.fetch_icons:
         steady["fetch_icons"] = partial(fetch_icons, app)
     if staff.runs_workers:

@@ -61,6 +61,8 @@ class ConditionName(StrEnum):
     PAY_URL_LOCAL = "pay_url_local"
     STORE_UNREACHABLE = "store_unreachable"
     STANDBY_BEHIND = "standby_behind"
+    PARTITIONS_MISSING = "partitions_missing"
+    ROWS_UNPARTITIONED = "rows_unpartitioned"
     MACHINE_CLOCK_OFF = "machine_clock_off"
     CLOCK_WRONG = "clock_wrong"
     WEBHOOKS_PAUSED = "webhooks_paused"
@@ -294,6 +296,20 @@ CONDITION_SPECS: Final[Mapping[ConditionName, ConditionSpec]] = {
         "statements are read from the primary server, which has more to do",
         "check the standby and its replication; Florin reads from it again once it is close behind",
     ),
+    _NAME.PARTITIONS_MISSING: ConditionSpec(
+        ConditionState.WARNING,
+        "partitions of payments were detached or dropped by hand: their rows are missing, and "
+        "later payments of these months are in the default partitions",
+        "attach the detached tables again; if they were dropped, restore the rows from a backup "
+        "after `florin store partition` has created empty partitions",
+    ),
+    _NAME.ROWS_UNPARTITIONED: ConditionSpec(
+        ConditionState.WARNING,
+        "default partitions have rows, because a month lacks its partition or a clock was wrong: "
+        "Florin serves these payments, but they belong to no month",
+        "run `florin store partition`, which moves the rows of months up to three months ahead; "
+        "correct the clock of the database server if it was ahead",
+    ),
     _NAME.MACHINE_CLOCK_OFF: ConditionSpec(
         ConditionState.WARNING,
         "the clock of this machine differs from the database's by more than two seconds; Florin "
@@ -381,6 +397,8 @@ STORE_CONDITIONS: Final = frozenset(
         _NAME.SCREENING_LISTS_STALE,
         _NAME.SCREENING_LISTS_OLD,
         _NAME.WEBHOOKS_PAUSED,
+        _NAME.PARTITIONS_MISSING,
+        _NAME.ROWS_UNPARTITIONED,
     }
 )
 # conditions that the holder of the treasury's lease reports; the others are the settler's

@@ -9,6 +9,7 @@ from florin_server.domain.conditions import ConditionName
 from florin_server.domain.health import ConditionTracker
 from florin_server.operations.process import (
     EventSinkHealth,
+    PartitionHealth,
     ProcessName,
     StoreHealth,
     WorkerFailures,
@@ -40,6 +41,10 @@ class OperationsContext(Protocol):
     @property
     def store_health(self) -> StoreHealth:
         """Return how the process reaches its store."""
+
+    @property
+    def partition_health(self) -> PartitionHealth:
+        """Return what is wrong with the partitions of payments."""
 
     @property
     def event_sink_health(self) -> EventSinkHealth:

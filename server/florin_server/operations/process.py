@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
+from florin_server.db.engine.partitions import STRAY_MAX, PartitionStatus
+
 # a failed worker counts as failing for this long; it waits less than this before it restarts
 WORKER_FAILED_US: Final = 300_000_000
 # a failover of the database ends sooner, and no load balancer should remove every process for it
@@ -66,6 +68,23 @@ class ProcessName:
     source: str = "process"
     host: str = "localhost"
     label: str = ""
+
+
+@dataclass(slots=True)
+class PartitionHealth:
+    """The faults of the partitions of payments, in sentences; empty without partitions."""
+
+    missing: tuple[str, ...] = ()
+    stray_rows: tuple[str, ...] = ()
+
+    def record(self, status: PartitionStatus | None) -> None:
+        """Remember the newest state of the partitions."""
+        status = status or PartitionStatus()
+        self.missing = status.missing
+        self.stray_rows = tuple(
+            f"{name} has {f'at least {STRAY_MAX}' if count == STRAY_MAX else count} rows"
+            for name, count in status.stray_rows.items()
+        )
 
 
 @dataclass(slots=True)

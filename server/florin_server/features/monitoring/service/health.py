@@ -66,6 +66,8 @@ INSTALLATION_CONDITIONS = (
     ConditionName.CERTIFICATE_EXPIRING,
     ConditionName.PAY_URL_LOCAL,
     ConditionName.STANDBY_BEHIND,
+    ConditionName.PARTITIONS_MISSING,
+    ConditionName.ROWS_UNPARTITIONED,
     ConditionName.MACHINE_CLOCK_OFF,
     ConditionName.CLOCK_WRONG,
     ConditionName.WEBHOOKS_PAUSED,
@@ -151,6 +153,8 @@ async def list_installation_conditions(
     wrong: dict[ConditionName, Iterable[str]] = {
         ConditionName.STORE_UNREACHABLE: [app.store_health.problem],
         ConditionName.STANDBY_BEHIND: [app.store.standby_problem or ""],
+        ConditionName.PARTITIONS_MISSING: app.partition_health.missing,
+        ConditionName.ROWS_UNPARTITIONED: app.partition_health.stray_rows,
         ConditionName.MACHINE_CLOCK_OFF: [describe_machine_clock(app.clock)],
         ConditionName.WORKER_FAILING: app.worker_failures.describe(app.clock.now_us()),
         ConditionName.EVENT_SINK_FAILING: [app.event_sink_health.problem],
