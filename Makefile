@@ -133,6 +133,7 @@ ifeq ($(CI),true)
 	@FLORIN_TEST_STORE=postgres-serializable $(PYTEST) -n 2 $(ON_SERIALIZABLE) > build/serializable.log 2>&1 & \
 	serializable=$$!; FLORIN_TEST_STORE=postgres $(PYTEST) -n 3 $(ON_POSTGRES); tests=$$?; \
 	wait $$serializable; others=$$?; cat build/serializable.log; test $$tests -eq 0 && test $$others -eq 0
+	FLORIN_TEST_STORES=postgres-partitioned $(PYTEST) -m "not slow" $(OF_STORE)
 else
 	@echo 'Tests that are marked slow did not run. `make test CI=true` runs them too.'
 endif

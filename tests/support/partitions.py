@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from florin_server.db.engine.partitions import PARTITION_KEYS, get_first_id, get_month
+from florin_server.db.engine.postgres.partitions.converting import convert
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.payment import Payment
@@ -89,6 +91,29 @@ def _strip_names(fact: Any, table: str) -> Any:
         return fact
     text = re.sub(r"INDEX \w+ ON (ONLY )?\S+", "INDEX ON", fact)
     return text.replace(f"{table}.", "")
+
+
+async def spread_payments(database: DatabaseConfig) -> None:
+    """Partition a database, with many small partitions for the ids that tests number."""
+    await convert(database)
+    bounds = ["MINVALUE", *(f"'pay_{number * 3:027}'" for number in range(1, 20))]
+    commands = []
+    for table in PARTITION_KEYS:
+        end = (await list_bounds(database, f"{table}_past"))[1]
+        commands.append(f"DROP TABLE {table}_past")
+        for number, (first, last) in enumerate(pairwise([*bounds, end])):
+            commands.append(
+                f"CREATE TABLE {table}_past_{number} PARTITION OF {table} "
+                f"FOR VALUES FROM ({first}) TO ({last})"
+            )
+    await postgres.run_commands(database.dsn, *commands)
+
+
+async def list_bounds(database: DatabaseConfig, partition: str) -> tuple[str, ...]:
+    """Return the two bounds of a partition, as SQL."""
+    query = "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = $1"
+    ((bound,),) = await postgres.list_rows(database.dsn, query, partition)
+    return re.findall(r"\((.*?)\)", bound)
 
 
 def to_time_us(month: int) -> int:

@@ -31,6 +31,8 @@ T = TypeVar("T")
 # a process that has ended stays listed until its parent waits for it, which some parents never do
 GONE_S = 5
 SQLITE, POSTGRES, SERIALIZABLE = "sqlite", "postgres", "postgres-serializable"
+# with the tables of payments in partitions, which the payments of tests are spread over
+PARTITIONED = "postgres-partitioned"
 # only a crash of the machine would lose data
 _FAST = (
     *("fsync = off", "full_page_writes = off", "log_min_messages = panic"),
@@ -86,7 +88,7 @@ def empty_store(folder: Path) -> None:
     """Empty the store of a folder that no longer exists."""
     if get_engine() != SQLITE:
         run_coroutine(lambda: drop_database(folder))
-        get_database(folder)
+        get_database(folder, get_engine())
 
 
 def keep_copy(folder: Path) -> None:
@@ -378,7 +380,8 @@ def get_database(folder: Path, engine: str = POSTGRES, **options: Any) -> Databa
     """Return the database of a folder, created on the first call."""
     name = _get_name(folder)
     if name not in _created_databases:
-        run_coroutine(lambda: _make_database(name))
+        template = _partitioned_template() if engine == PARTITIONED else _template()
+        run_coroutine(lambda: _make_database(name, template))
         _created_databases.add(name)
     dsn = to_database_dsn(get_server_dsn(), name)
     if engine != SERIALIZABLE:
@@ -447,11 +450,31 @@ def _template() -> str:
     return name
 
 
-async def _make_database(name: str) -> None:
+@cache
+def _partitioned_template() -> str:
+    """Return the name of a database whose payments are in partitions, to copy."""
+    # slow to load
+    from tests.support import partitions
+
+    name = f"florin_partitioned_{os.getpid()}"
+
+    async def make() -> None:
+        await run_commands(
+            get_server_dsn(),
+            f"DROP DATABASE IF EXISTS {name}",
+            _create_database(name, _template()),
+        )
+        await partitions.spread_payments(DatabaseConfig(to_database_dsn(get_server_dsn(), name)))
+
+    run_coroutine(make)
+    return name
+
+
+async def _make_database(name: str, template: str) -> None:
     there = f"SELECT 1 FROM pg_database WHERE datname = '{name}'"
     # another process of the run may have made it
     if not await list_rows(get_server_dsn(), there):
-        await run_commands(get_server_dsn(), _create_database(name, _template()))
+        await run_commands(get_server_dsn(), _create_database(name, template))
 
 
 def _create_database(name: str, template: str, like: str = "") -> str:
