@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from florin_server.base.clock import TestClock
 from florin_server.db.engine.store import Store
-from florin_server.domain.archive import ArchiveMonth, get_month
+from florin_server.domain.archive import ArchiveMonth, get_archive_month
 from florin_server.domain.ids import generate_payment_id
 from florin_server.domain.payments.payment import CancellationReason, Payment
 from florin_server.domain.settlement.chain_txs import LedgerPosting, WatchedTransaction
@@ -49,7 +50,7 @@ class ArchiveHarness:
     @property
     def end(self) -> ArchiveMonth:
         """Return the first month that stays."""
-        return get_month(LATE_US - DAYS * 86_400_000_000)
+        return get_archive_month(LATE_US - DAYS * 86_400_000_000)
 
     async def write_all(self) -> list[ArchiveFile]:
         """Write all files, and leave the rows."""
@@ -65,10 +66,13 @@ class ArchiveHarness:
 
     async def remove_all(self) -> int:
         """Delete the rows of all files."""
-        count = 0
-        while (file := await self.store.read(files.find_unremoved())) is not None:
-            count += await archiving.remove_payments(self, self.archive.folder, file)
-        return count
+        unremoved = await self.store.read(files.list_unremoved(100))
+        months = groupby(unremoved, lambda file: file.month)
+        removals = [
+            await archiving.remove_payments(self, self.archive.folder, list(month_files))
+            for _, month_files in months
+        ]
+        return sum(removals)
 
 
 def make_harness(store: Store, folder: Path, **settings: Any) -> ArchiveHarness:

@@ -8,10 +8,11 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
-from florin_server.db.engine.partitions import PARTITION_KEYS, get_first_id, get_month
+from florin_server.db.engine.partitions import PARTITION_KEYS
 from florin_server.db.engine.postgres.partitions.converting import convert
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.domain.payments.months import get_first_id, get_month
 from florin_server.domain.payments.payment import Payment
 from florin_server.money.payments.store import payments
 
@@ -107,6 +108,19 @@ async def spread_payments(database: DatabaseConfig) -> None:
                 f"FOR VALUES FROM ({first}) TO ({last})"
             )
     await postgres.run_commands(database.dsn, *commands)
+
+
+async def begin_months(database: DatabaseConfig, first_month: int) -> None:
+    """Partition a database without rows from a month on that is past."""
+    await convert(database)
+    end = f"'{get_first_id(first_month)}'"
+    for table in PARTITION_KEYS:
+        await postgres.run_commands(
+            database.dsn,
+            f"DROP TABLE {table}_past",
+            f"CREATE TABLE {table}_past PARTITION OF {table} FOR VALUES FROM (MINVALUE) TO ({end})",
+        )
+    await convert(database)
 
 
 async def list_bounds(database: DatabaseConfig, partition: str) -> tuple[str, ...]:

@@ -10,9 +10,10 @@ import asyncpg
 import pytest
 from florin_server.app.housekeeping.partitions import LEASE_NAME, maintain_partitions
 from florin_server.base.clock import TestClock
-from florin_server.db.engine.partitions import STRAY_MAX, PartitionStatus, format_month
+from florin_server.db.engine.partitions import STRAY_MAX, PartitionStatus
 from florin_server.db.engine.postgres.partitions.catalog import format_partition
 from florin_server.db.engine.postgres.partitions.converting import convert
+from florin_server.domain.payments.months import format_month
 from florin_server.money.open_store import open_store
 from florin_server.operations.process import PartitionHealth
 from florin_server.operations.store import leases

@@ -7,12 +7,13 @@ import asyncio
 import asyncpg
 import pytest
 from florin_server.db.engine import partitioning
-from florin_server.db.engine.partitions import PARTITION_KEYS, format_month, get_first_id
+from florin_server.db.engine.partitions import PARTITION_KEYS
 from florin_server.db.engine.postgres.partitions import converting, session
 from florin_server.db.engine.postgres.partitions.catalog import RANGE_CHECK
 from florin_server.db.engine.postgres.partitions.converting import convert
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.domain.payments.months import format_month, get_first_id
 from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 
@@ -26,8 +27,6 @@ from tests.support.partitions import (
     read_tree,
 )
 from tests.support.store_factories import (
-    create_chain_tx,
-    create_processing_payment,
     make_option,
 )
 from tests.support.until import wait_until
@@ -135,21 +134,11 @@ async def test_privileges_of_other_roles_stay(database):
     await postgres.run_commands(database.dsn, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
 
 
-async def test_transactions_of_payments_are_stored_without_the_foreign_key(database, store):
-    payment = await create_processing_payment(store)
-    await create_chain_tx(store, payment)
-    await convert(database)
-    await create_chain_tx(store, await create_processing_payment(store))
-    query = "SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND confrelid = $1::regclass"
-    assert await postgres.list_rows(database.dsn, query, "payment") == [(0,)]
-    # that of payouts stays
-    assert await postgres.list_rows(database.dsn, query, "payout") == [(1,)]
-
-
 @pytest.mark.parametrize(
     ("statement", "named"),
     [
         ("CREATE VIEW report AS SELECT id FROM payment", "the view report"),
+        ("CREATE TABLE mine (id text CONSTRAINT to_payment REFERENCES payment)", "key to_payment"),
         ("CREATE TABLE issued_past (x int)", "the table issued_past"),
         ("CREATE PUBLICATION feed FOR TABLE confirm", "the publication feed"),
     ],
@@ -184,20 +173,21 @@ async def test_locked_tables_are_waited_for_while_others_write(database, store, 
     await put_payment(store, make_id(await get_database_month(database)))
     tries = []
     real = converting._swap_tables  # noqa: SLF001
+    reader = await asyncpg.connect(database.dsn)
 
     async def count(*arguments, **options):
+        if not tries:
+            await reader.execute("BEGIN")
+            await reader.fetch("SELECT * FROM payment_event")
         tries.append(1)
         return await real(*arguments, **options)
 
     monkeypatch.setattr(converting, "_swap_tables", count)
-    reader = await asyncpg.connect(database.dsn)
-    async with reader.transaction():
-        await reader.fetch("SELECT * FROM chain_tx_item")
-        conversion = asyncio.create_task(convert(database))
-        await wait_until(lambda: len(tries) > 2)
-        await put_payment(store, make_id(await get_database_month(database), 2))
-    await conversion
+    conversion = asyncio.create_task(convert(database))
+    await wait_until(lambda: len(tries) > 2)
+    await put_payment(store, make_id(await get_database_month(database), 2))
     await reader.close()
+    await conversion
     assert len((await read_tree(database))["payment"]) == 4
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncpg
 import pytest
 from florin_server.db.engine import partitioning
-from florin_server.db.engine.partitions import format_month, get_first_id
 from florin_server.db.engine.postgres.partitions import extending
 from florin_server.db.engine.postgres.partitions.catalog import format_partition
 from florin_server.db.engine.postgres.partitions.converting import convert
 from florin_server.db.engine.postgres.partitions.session import open_partition_session
 from florin_server.db.engine.query import StoreError, StoreUnavailable
+from florin_server.domain.payments.months import format_month, get_first_id
 from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 

@@ -1,18 +1,17 @@
 """Partitions of payments by the UTC calendar month in which they were created.
 
-Payment ids begin with their time, so a month is a range of ids. Every table whose key begins with
-the payment id has the same ranges.
+Payment ids begin with their time, so a month is a range of ids. The tables that grow with payments
+have the same ranges. `payment_settled` and `refund_event` have one small row for some payments, and
+are read for each change of a payment by a join, where PostgreSQL would plan all partitions: that
+would double the database's work for a payment. They also stay when a payment is archived.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Final
-
-from florin_server.domain.ids import find_payment_id_ms, get_payment_id_floor
 
 # the key column of each table, in the order in which tables are locked
 PARTITION_KEYS: Final[Mapping[str, str]] = MappingProxyType(
@@ -24,8 +23,6 @@ PARTITION_KEYS: Final[Mapping[str, str]] = MappingProxyType(
         "issued": "payment_id",
         "confirm": "payment_id",
         "payment_effect": "payment_id",
-        "payment_settled": "payment_id",
-        "refund_event": "payment_id",
     }
 )
 # the partition of all payments before the first month
@@ -76,29 +73,3 @@ class PartitionStatus:
     missing: tuple[str, ...] = ()
     stray_rows: Mapping[str, int] = field(default_factory=dict)
     is_due: bool = False
-
-
-def get_month(now_us: int) -> int:
-    """Return the number of the UTC calendar month of a time: months since the year 0."""
-    now = datetime.fromtimestamp(now_us / 1_000_000, UTC)
-    return now.year * 12 + now.month - 1
-
-
-def format_month(month: int) -> str:
-    """Return a month as `2026-09`."""
-    return f"{month // 12}-{month % 12 + 1:02}"
-
-
-def get_first_id(month: int) -> str:
-    """Return a text between the payment ids before a month and those from it on."""
-    start = datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC)
-    return get_payment_id_floor(int(start.timestamp()) * 1000)
-
-
-def find_month(payment_id: str) -> int | None:
-    """Return the month of a payment id, or None if it has no time before the year 9999."""
-    ms = find_payment_id_ms(payment_id)
-    # the last year of calendars
-    if ms is None or ms >= 253_370_764_800_000:
-        return None
-    return get_month(ms * 1000)

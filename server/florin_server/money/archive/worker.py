@@ -7,18 +7,20 @@ those that cannot be archived yet are looked at again by the next pass.
 from __future__ import annotations
 
 import logging
+from itertools import groupby
 from typing import Final, Protocol
 
 from florin_server.base.clock import sleep_remaining
 from florin_server.db import installation
 from florin_server.db.context import StorageContext
-from florin_server.db.engine.query import Op, operation
+from florin_server.db.engine.query import Op, StoreUnavailable, operation
 from florin_server.domain.archive import ArchiveError, get_archive_end
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.archive.service import archiving
 from florin_server.money.archive.service.folder import ArchiveFolder
 from florin_server.money.archive.store import closed, files, unused_options
+from florin_server.money.archive.store.files import ArchiveFile
 from florin_server.operations.store import leases
 from florin_server.settings.context import SettingsContext
 
@@ -37,6 +39,7 @@ _PASS_US: Final = 86_400_000_000
 _DAY_US: Final = 86_400_000_000
 # payments of one transaction that deletes options
 _OPTIONS_AT_ONCE: Final = 100
+_FILES_MAX: Final = 1_000
 # values of the installation: when a pass ended, and up to which id options were deleted
 _PASSED, _OPTIONS_DELETED = "archive_passed_us", "archive_options_deleted"
 
@@ -84,24 +87,46 @@ class ArchiveWorker:
             await self._app.store.write(installation.put_value(_PASSED, str(now_us)))
 
     async def _archive(self, folder: ArchiveFolder, now_us: int, payment_days: int) -> bool:
-        """Archive everything that is old enough; False if another process has the lease."""
+        """Archive everything that is old enough; False if it has to be tried again."""
         end, after_id = get_archive_end(now_us, payment_days), archiving.FIRST_ID
         before_us = now_us - payment_days * _DAY_US
-        while await self._keep_lease():
-            if (file := await self._app.store.read(files.find_unremoved())) is not None:
-                count = await archiving.remove_payments(self._app, folder, file)
-                _log.info("%d of %d payments left for %s", count, file.payments, file.name)
-                continue
+        # first what an interrupted pass has left
+        is_removed = await self._remove(folder, "")
+        while is_removed and await self._keep_lease():
             written = await archiving.write_file(self._app, folder, after_id, end, before_us)
             if written.file is None:
-                return True
+                return await self._remove(folder, "")
             after_id = written.last_id
+            is_removed = await self._remove(folder, written.file.month)
         return False
+
+    async def _remove(self, folder: ArchiveFolder, unfinished_month: str) -> bool:
+        """Delete the rows of all files, except for those of a month that is not complete.
+
+        A partition can be emptied at once. False while others use it.
+        """
+        unremoved = await self._app.store.read(files.list_unremoved(_FILES_MAX))
+        for month, month_files in groupby(sorted(unremoved, key=_get_month), _get_month):
+            if month == unfinished_month:
+                continue
+            if not await self._keep_lease():
+                return False
+            try:
+                count = await archiving.remove_payments(self._app, folder, list(month_files))
+            except StoreUnavailable as error:
+                _log.warning("%s cannot leave the store yet, and is tried later: %s", month, error)
+                return False
+            _log.info("%d payments of %s are in the archive", count, month)
+        return True
 
     async def _delete_options(self, before_us: int) -> None:
         end_id = get_payment_id_floor(before_us // 1000)
         while await self._keep_lease() and await self._app.store.write(_delete_page(end_id)):
             pass
+
+
+def _get_month(file: ArchiveFile) -> str:
+    return file.month
 
 
 @operation

@@ -7,8 +7,9 @@ from dataclasses import replace
 import orjson
 import pytest
 from florin_server.db.engine.query import operation
-from florin_server.domain.archive import ArchiveError, get_month
+from florin_server.domain.archive import ArchiveError, get_archive_month
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.domain.payments.months import get_month
 from florin_server.domain.payments.note import PaymentNote
 from florin_server.domain.payments.payment import Refund, RefundStatus
 from florin_server.domain.reports.period import parse_period
@@ -17,20 +18,23 @@ from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.features.reports.store.scope import ReportScope
 from florin_server.features.reports.store.statement import read_requested
 from florin_server.money.archive.service import archiving, parquet, restoring
-from florin_server.money.archive.store import closed, files
+from florin_server.money.archive.store import closed, files, rows
 from florin_server.money.archive.store.rows import ARCHIVED_TABLES
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import history, notes, payments
 from florin_server.money.refunds import store as refunds
 
+from tests.support import postgres
 from tests.support.archives import (
     create_cancelled_payment,
     create_dated_payment,
     create_succeeded_payment,
     make_harness,
 )
+from tests.support.partitions import begin_months, get_database_month
 from tests.support.store_factories import (
     ASSET,
+    ENGINES,
     LATER_US,
     NOW_US,
     PAYER,
@@ -38,6 +42,7 @@ from tests.support.store_factories import (
     execute_beside,
     make_confirmation,
     make_option,
+    open_engine_store,
 )
 from tests.support.webhook_rows import add_merchant
 
@@ -64,7 +69,7 @@ async def test_a_month_leaves_the_store_and_is_read_by_id(store, tmp_path):
     await store.write(notes.add(PaymentNote("note_1", paid.id, "keyA", "called", NOW_US), 50))
     harness = make_harness(store, tmp_path / "archive")
     (file,) = await harness.write_all()
-    assert (file.payments, file.month) == (2, get_month(NOW_US).name)
+    assert (file.payments, file.month) == (2, get_archive_month(NOW_US).name)
     # nothing is deleted before the file is registered
     assert await store.payments.find(paid.id) == paid
     assert await harness.remove_all() == 2
@@ -125,12 +130,13 @@ async def create_unsettled(store):
     return paid, f"DELETE FROM payment_settled WHERE payment_id = '{paid.id}'"
 
 
+def make_refund(payment, status: RefundStatus) -> Refund:
+    return Refund("rfnd_1", payment.id, f"caip19/{ASSET}", 5, PAYER, status, None, NOW_US)
+
+
 async def create_refunding(store):
     paid = await create_succeeded_payment(store)
-    refund = Refund(
-        "rfnd_1", paid.id, f"caip19/{ASSET}", 5, PAYER, RefundStatus.PENDING, None, NOW_US
-    )
-    await store.write(refunds.create(refund))
+    await store.write(refunds.create(make_refund(paid, RefundStatus.PENDING)))
     return paid, None
 
 
@@ -205,10 +211,7 @@ async def test_a_payment_that_changes_after_it_was_read_stays(store, tmp_path):
     await execute_beside(
         store, tmp_path, f"UPDATE payment SET version = version + 1 WHERE id = '{changed.id}'"
     )
-    refund = Refund(
-        "rfnd_1", refunded.id, f"caip19/{ASSET}", 5, PAYER, RefundStatus.PENDING, None, NOW_US
-    )
-    await store.write(refunds.create(refund))
+    await store.write(refunds.create(make_refund(refunded, RefundStatus.PENDING)))
     assert await harness.remove_all() == 0
     for payment in (changed, refunded):
         assert (await count_rows(store, tmp_path, payment.id))["events"]
@@ -229,7 +232,7 @@ async def test_files_hold_one_month_and_the_current_months_stay(store, tmp_path,
         await create_cancelled_payment(store, created_at_us=created_us)
     harness = make_harness(store, tmp_path / "archive")
     written = await harness.write_all()
-    months = [get_month(NOW_US + days * day_us).name for days in (0, 0, 31)]
+    months = [get_archive_month(NOW_US + days * day_us).name for days in (0, 0, 31)]
     assert [(file.month, file.payments) for file in written] == list(
         zip(months, (4, 1, 2), strict=True)
     )
@@ -326,3 +329,55 @@ async def test_a_file_says_what_it_contains(store, tmp_path):
     (versions,) = parquet.iterate_versions(path)
     assert versions == [(paid.id, paid.version)]
     assert await store.read(files.list_files(0, 10)) == [file]
+
+
+@pytest.fixture
+async def partitioned(tmp_path):
+    """Open a store whose payments are in partitions by month."""
+    if postgres.POSTGRES not in ENGINES:
+        pytest.skip("PostgreSQL is not selected")
+    database = postgres.get_database(tmp_path)
+    now_month = await get_database_month(database)
+    await begin_months(database, min(get_month(NOW_US), now_month))
+    async with open_engine_store(postgres.POSTGRES, tmp_path) as store:
+        yield store
+    await postgres.drop_database(tmp_path)
+
+
+async def test_the_partition_of_a_month_is_emptied_at_once(partitioned, tmp_path, monkeypatch):
+    paid = [await create_succeeded_payment(partitioned) for _ in range(3)]
+    unended = await create_dated_payment(partitioned)
+    await partitioned.write(notes.add(PaymentNote("note_1", paid[0].id, "keyA", "hi", NOW_US), 50))
+    harness = make_harness(partitioned, tmp_path / "archive")
+    await harness.write_all()
+    # it changed after it was read
+    await partitioned.write(refunds.create(make_refund(paid[2], RefundStatus.PENDING)))
+    deleted = []
+    real = rows.delete_payments
+    monkeypatch.setattr(rows, "delete_payments", lambda ids: deleted.extend(ids) or real(ids))
+    assert await harness.remove_all() == 2
+    assert deleted == []
+    assert await partitioned.read(closed.list_ids("", "pay_z", 10)) == sorted(
+        [paid[2].id, unended.id]
+    )
+    assert await partitioned.read(notes.list_notes(paid[0].id)) == []
+    for payment in paid[:2]:
+        assert (await harness.archive.find(payment.id)).payment == without_wallet(payment)
+    # the payments that stay have all their rows
+    assert (await count_rows(partitioned, tmp_path, paid[2].id))["options"] == 2
+    await restoring.restore_payment(harness, paid[0].id)
+    assert await partitioned.payments.find(paid[0].id) == without_wallet(paid[0])
+
+
+async def test_a_partition_with_many_open_payments_is_emptied_row_by_row(
+    partitioned, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(archiving, "RETAINED_MAX", 1)
+    paid = await create_succeeded_payment(partitioned)
+    for _ in range(2):
+        await create_dated_payment(partitioned)
+    harness = make_harness(partitioned, tmp_path / "archive")
+    await harness.write_all()
+    assert await harness.remove_all() == 1
+    assert await partitioned.payments.find(paid.id) is None
+    assert len(await partitioned.read(closed.list_ids("", "pay_z", 10))) == 2

@@ -57,7 +57,8 @@ def upgrade() -> None:
     if context.get_context().dialect.name == "sqlite":
         _recreate_items("tx_id", "payout_id")
     else:
-        op.drop_constraint(_PAYMENT_KEY, _ITEM, type_="foreignkey")
+        # partitions have no foreign keys
+        op.execute(f"ALTER TABLE {_ITEM} DROP CONSTRAINT IF EXISTS {_PAYMENT_KEY}")
 
 
 def downgrade() -> None:

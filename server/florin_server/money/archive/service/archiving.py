@@ -7,13 +7,14 @@ rows are deleted in the transaction that finds their payment as a file has it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import logging
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, on_snapshot, operation
-from florin_server.domain.archive import ArchiveMonth, get_month_of_payment
+from florin_server.domain.archive import ArchiveMonth, find_archive_month
 from florin_server.money.archive.service.folder import ArchiveFolder, compute_digest
 from florin_server.money.archive.store import closed, files, rows
 from florin_server.money.archive.store.closed import PaymentVersion
@@ -23,12 +24,19 @@ from florin_server.money.archive.store.rows import StoredRow
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_log = logging.getLogger(__name__)
+
 # payments of a file, and their bytes in memory
 FILE_MAX: Final = 10_000
 _FILE_BYTES_MAX: Final = 64 * 1024 * 1024
-# payments that are read in one snapshot, and deleted in one transaction
+# payments that are read in one snapshot
 PAGE: Final = 500
-_REMOVED_AT_ONCE: Final = 100
+# payments of one transaction
+_DELETED_AT_ONCE: Final = 100
+_RECORDED_AT_ONCE: Final = 1_000
+# A partition in which more payments stay is emptied row by row: its writers would wait while they
+# are copied.
+RETAINED_MAX: Final = 20_000
 # below every id
 FIRST_ID: Final = ""
 
@@ -64,9 +72,8 @@ async def write_file(
         first = await app.store.scan(closed.list_ids(after_id, end.first_id, 1))
         if not first:
             return WrittenFile(after_id, None)
-        try:
-            month = get_month_of_payment(first[0])
-        except ValueError:
+        month = find_archive_month(first[0])
+        if month is None:
             # an id of another form stays in the store
             after_id = first[0]
             continue
@@ -77,32 +84,66 @@ async def write_file(
             return WrittenFile(after_id, file)
 
 
-async def remove_payments(app: StorageContext, folder: ArchiveFolder, file: ArchiveFile) -> int:
-    """Delete the rows of a file's payments; return how many were deleted.
+async def remove_payments(
+    app: StorageContext, folder: ArchiveFolder, month_files: Sequence[ArchiveFile]
+) -> int:
+    """Delete the rows of the payments in some files of one month; return how many were deleted.
 
-    Payments that changed after they were read stay. Raise ArchiveError, before anything is deleted,
-    unless the file is as it was written.
+    Payments that changed after they were read stay. Where the month is a partition, it is emptied
+    at once. Raise ArchiveError, before anything is deleted, unless the files are as they were
+    written. Raise StoreUnavailable, without a loss, while other sessions use the partition.
     """
-    from florin_server.money.archive.service import parquet  # noqa: PLC0415  (extra)
-
-    await asyncio.to_thread(folder.verify, file)
+    for file in month_files:
+        await asyncio.to_thread(folder.verify, file)
+    month = month_files[0].month
+    partition = next((p for p in await app.store.list_partitions() if p.month == month), None)
+    if partition is not None:
+        for file in month_files:
+            async for payments in _iterate_versions(folder, file, _RECORDED_AT_ONCE):
+                await app.store.write(_record(file.n, payments))
+        ids = ArchiveMonth(month, partition.first_id, partition.end_id)
+        result = await app.store.replace_partition(
+            month, closed.select_unarchived(ids), RETAINED_MAX
+        )
+        if result.is_replaced:
+            freed_mb = result.freed_bytes // 1_000_000
+            _log.info("%d payments of %s stay; freed %d MB", result.kept_count, month, freed_mb)
     count = 0
-    groups = await asyncio.to_thread(list, parquet.iterate_versions(folder.get_path(file)))
-    for group in groups:
-        for start in range(0, len(group), _REMOVED_AT_ONCE):
-            payments = group[start : start + _REMOVED_AT_ONCE]
-            count += await app.store.write(_remove(file.n, payments))
-    await app.store.write(files.mark_removed(file.n, app.clock.now_us()))
+    for file in month_files:
+        async for payments in _iterate_versions(folder, file, _DELETED_AT_ONCE):
+            count += await app.store.write(_delete(file.n, payments))
+        await app.store.write(files.mark_removed(file.n, app.clock.now_us()))
     return count
 
 
 @operation
-def _remove(file_n: int, payments: Sequence[PaymentVersion]) -> Op[int]:
-    ids = yield from closed.lock_unchanged(payments)
-    if ids:
-        yield from files.put_keys(file_n, ids)
-        yield from rows.delete_payments(ids)
-    return len(ids)
+def _record(file_n: int, payments: Sequence[PaymentVersion]) -> Op[None]:
+    yield from files.put_keys(file_n, (yield from closed.lock_unchanged(payments)))
+
+
+@operation
+def _delete(file_n: int, payments: Sequence[PaymentVersion]) -> Op[int]:
+    """Delete rows of payments that are as a file has them; return how many have left the store."""
+    unchanged_ids = yield from closed.lock_unchanged(payments)
+    if unchanged_ids:
+        yield from files.put_keys(file_n, unchanged_ids)
+        yield from rows.delete_payments(unchanged_ids)
+    # their partition was emptied
+    removed_ids = yield from files.list_removed(file_n, [payment.id for payment in payments])
+    if removed_ids:
+        yield from rows.delete_other_rows(removed_ids)
+    return len(removed_ids)
+
+
+async def _iterate_versions(
+    folder: ArchiveFolder, file: ArchiveFile, size: int
+) -> AsyncIterator[list[PaymentVersion]]:
+    from florin_server.money.archive.service import parquet  # noqa: PLC0415  (extra)
+
+    path = folder.get_path(file)
+    for group in await asyncio.to_thread(list, parquet.iterate_versions(path)):
+        for start in range(0, len(group), size):
+            yield group[start : start + size]
 
 
 async def _read_month(

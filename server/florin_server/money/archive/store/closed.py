@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, TextClause, exists, literal, not_, or_, select, text
 
-from florin_server.db.engine.query import Op, Statement, is_in, is_one_of, operation, param
+from florin_server.db.engine.query import Op, Query, Statement, is_in, is_one_of, operation, param
 from florin_server.db.tables.facilitation import OPEN_FACILITATION_PREDICATE
 from florin_server.db.tables.payments import ConfirmationState
 from florin_server.db.tables.tables import (
+    archived_payment_table,
     confirmation_table,
     deposit_address_table,
     deposit_claim_table,
@@ -31,6 +32,7 @@ from florin_server.db.tables.tables import (
     webhook_delivery_table,
 )
 from florin_server.db.tables.webhooks import HAS_NEXT_ATTEMPT_PREDICATE
+from florin_server.domain.archive import ArchiveMonth
 from florin_server.domain.ledger import journals
 from florin_server.domain.payments.payment import PaymentStatus, RefundStatus
 from florin_server.domain.quarantine import QuarantinedItemKind, QuarantinedItemState
@@ -128,10 +130,24 @@ _CLOSED = Statement(_select_closed, PaymentVersion)
 _CLOSED_BEFORE = Statement(
     _select_closed.where(_payment.updated_at_us < param("before_us")), PaymentVersion
 )
+_key = archived_payment_table.c
+_UNARCHIVED = Statement(
+    select(_payment.id).where(
+        _payment.id >= param("first_id"),
+        _payment.id < param("end_id"),
+        not_(IS_CLOSED & _has(_key.payment_id == _payment.id, _key.version == _payment.version)),
+    ),
+    str,
+)
 _LOCK = Statement(
     select(_payment.id).where(is_in(_payment.id, "ids")).order_by(_payment.id).with_for_update(),
     str,
 )
+
+
+def select_unarchived(month: ArchiveMonth) -> Query:
+    """Return the query of the payments of a month that are in no file as they are now."""
+    return Query(_UNARCHIVED, {"first_id": month.first_id, "end_id": month.end_id})
 
 
 @operation

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, delete, func, select, text, update
+from sqlalchemy import BigInteger, delete, exists, func, select, text, update
 
 from florin_server.db.engine.query import (
     Command,
@@ -73,7 +73,10 @@ _LIST = Statement(
 )
 _FIND = Statement(select(archive_file_table).where(_file.n == param("file_n")), ArchiveFile)
 _UNREMOVED = Statement(
-    select(archive_file_table).where(text(UNREMOVED_PREDICATE)).order_by(_file.n).limit(1),
+    select(archive_file_table)
+    .where(text(UNREMOVED_PREDICATE))
+    .order_by(_file.n)
+    .limit(param("most")),
     ArchiveFile,
 )
 _MARK_REMOVED = Command(
@@ -96,6 +99,14 @@ _PUT_KEYS = Command(
         index_elements=[_key.payment_id],
         set_={"file_n": _new_key.excluded.file_n, "version": _new_key.excluded.version},
     )
+)
+_REMOVED = Statement(
+    select(_key.payment_id).where(
+        _key.file_n == param("file_n"),
+        is_in(_key.payment_id, "ids"),
+        ~exists().where(_payment.id == _key.payment_id).correlate(archived_payment_table),
+    ),
+    str,
 )
 _FIND_KEY = Statement(
     select(archived_payment_table).where(_key.payment_id == param("payment_id")), ArchivedPaymentKey
@@ -128,9 +139,9 @@ def find(n: int) -> Op[ArchiveFile | None]:
 
 
 @operation
-def find_unremoved() -> Op[ArchiveFile | None]:
-    """Return the oldest file whose payments may still have rows; None if all are removed."""
-    return (yield from _UNREMOVED.first())
+def list_unremoved(limit: int) -> Op[list[ArchiveFile]]:
+    """Return the oldest files whose payments may still have rows."""
+    return (yield from _UNREMOVED.all(most=limit))
 
 
 @operation
@@ -143,6 +154,12 @@ def mark_removed(n: int, now_us: int) -> Op[None]:
 def put_keys(file_n: int, payment_ids: Collection[str]) -> Op[None]:
     """Record that a file contains locked payments at their versions; part of an operation."""
     yield _PUT_KEYS(file_n=file_n, ids=payment_ids)
+
+
+@operation
+def list_removed(file_n: int, payment_ids: Collection[str]) -> Op[list[str]]:
+    """Return which of some payments are in a file, and no longer in the store."""
+    return (yield from _REMOVED.all(file_n=file_n, ids=payment_ids))
 
 
 @operation

@@ -160,15 +160,14 @@ def iterate_rows(ids: Collection[str]) -> Iterator[tuple[ArchivedTable, Op[list[
 
 @operation
 def delete_payments(ids: Collection[str]) -> Op[None]:
-    """Delete locked payments, with all that has no use without them; part of an operation."""
+    """Delete the archived rows of locked payments; part of an operation."""
     for table in reversed(ARCHIVED_TABLES):
         yield table.delete_rows(ids=ids)
-    yield from delete_other_rows(ids)
 
 
 @operation
 def delete_other_rows(ids: Collection[str]) -> Op[None]:
-    """Delete the rows of archived payments that are not archived; part of an operation."""
+    """Delete other rows that have no use without their payments; part of an operation."""
     for command in _DELETE_OTHER_ROWS:
         yield command(ids=ids)
 

@@ -8,15 +8,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from florin_server.db.engine.partitions import MONTHS_AHEAD as _MONTHS_AHEAD
 from florin_server.db.engine.partitions import PARTITION_KEYS as _KEYS
-from florin_server.db.engine.partitions import (
-    PAST,
-    STRAY_MAX,
-    PartitionStatus,
-    find_month,
-    format_month,
-    get_first_id,
-    get_month,
-)
+from florin_server.db.engine.partitions import PAST, STRAY_MAX, PartitionStatus
+from florin_server.domain.payments.months import find_month, format_month, get_first_id, get_month
 
 # sorts after every payment id
 _MAX: Final = "\x7f"

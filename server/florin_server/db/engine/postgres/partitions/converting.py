@@ -16,7 +16,7 @@ import logging
 from typing import Any, Final, NamedTuple
 
 from florin_server.db.engine.partitions import PARTITION_KEYS as _KEYS
-from florin_server.db.engine.partitions import PAST, get_first_id, get_month
+from florin_server.db.engine.partitions import PAST
 from florin_server.db.engine.postgres.partitions.catalog import (
     RANGE_CHECK,
     PartitionedTables,
@@ -38,6 +38,7 @@ from florin_server.db.engine.postgres.partitions.session import (
 )
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.domain.payments.months import get_first_id, get_month
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ _OBSTACLES: Final = """
 SELECT DISTINCT 'the view ' || view.relname FROM pg_depend
 JOIN pg_rewrite ON pg_rewrite.oid = objid JOIN pg_class AS view ON view.oid = ev_class
 WHERE classid = 'pg_rewrite'::regclass AND refobjid = ANY($1::regclass[])
+UNION ALL SELECT 'the foreign key ' || conname FROM pg_constraint
+WHERE contype = 'f' AND confrelid = ANY($1::regclass[])
 UNION ALL SELECT 'the trigger ' || tgname FROM pg_trigger
 WHERE NOT tgisinternal AND tgrelid = ANY($1::regclass[])
 UNION ALL SELECT 'the policy ' || polname FROM pg_policy WHERE polrelid = ANY($1::regclass[])
@@ -55,10 +58,6 @@ UNION ALL SELECT 'the publication ' || pubname FROM pg_publication_rel
 JOIN pg_publication ON pg_publication.oid = prpubid WHERE prrelid = ANY($1::regclass[])
 UNION ALL SELECT 'the table ' || name FROM unnest($2::text[]) AS name
 WHERE to_regclass(name) IS NOT NULL
-"""
-_FOREIGN_KEYS: Final = """
-SELECT conrelid::regclass::text, quote_ident(conname) FROM pg_constraint
-WHERE contype = 'f' AND confrelid = ANY($1::regclass[]) ORDER BY 1, 2
 """
 _INDEXES: Final = """
 SELECT relname, pg_get_indexdef(pg_index.indexrelid), conname,
@@ -84,11 +83,10 @@ class ConversionResult(NamedTuple):
 
 
 class _Swap(NamedTuple):
-    """The tables to swap, the statements for it, and the tables that refer to them."""
+    """The tables to swap, and the statements for it."""
 
     tables: list[str]
     statements: list[str]
-    referring_tables: list[str]
 
 
 async def convert(database: DatabaseConfig) -> ConversionResult:
@@ -192,14 +190,12 @@ async def _drop_check(raw: Any, table: str, tries: int) -> None:
 
 
 async def _prepare_swap(raw: Any, tables: list[str], bound: str) -> _Swap:
-    foreign_keys = await raw.fetch(_FOREIGN_KEYS, tables)
-    # No foreign key can refer to payments in partitions: PostgreSQL would refuse to replace a
-    # partition while a transaction of ours names one of its payments, even if that payment is kept,
-    # and would read all those transactions to find out. Operations insert both together.
-    statements = [f"ALTER TABLE {table} DROP CONSTRAINT {name}" for table, name in foreign_keys]
-    for table in tables:
-        statements += await _list_swap_statements(raw, table, bound)
-    return _Swap(tables, statements, sorted({table for table, _ in foreign_keys} - {*tables}))
+    statements = [
+        statement
+        for table in tables
+        for statement in await _list_swap_statements(raw, table, bound)
+    ]
+    return _Swap(tables, statements)
 
 
 async def _list_swap_statements(raw: Any, table: str, bound: str) -> list[str]:
@@ -232,8 +228,7 @@ async def _list_swap_statements(raw: Any, table: str, bound: str) -> list[str]:
 
 async def _swap_tables(raw: Any, swap: _Swap, *, is_empty: bool) -> bool:
     """Swap the tables; False, without changes, if they were empty and are no longer."""
-    locked = ", ".join((*swap.tables, *swap.referring_tables))
-    await raw.execute(f"LOCK TABLE {locked} IN ACCESS EXCLUSIVE MODE")
+    await raw.execute(f"LOCK TABLE {', '.join(swap.tables)} IN ACCESS EXCLUSIVE MODE")
     if is_empty and await _has_rows(raw, swap.tables):
         return False
     before = await raw.fetchval(_COUNT_INDEXES, swap.tables)

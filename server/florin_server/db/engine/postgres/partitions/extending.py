@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any, Final, NamedTuple
 
-from florin_server.db.engine.partitions import PAST, format_month, get_first_id
+from florin_server.db.engine.partitions import PAST
 from florin_server.db.engine.postgres.partitions.catalog import (
     PartitionedTable,
     PartitionedTables,
@@ -15,6 +15,7 @@ from florin_server.db.engine.postgres.partitions.catalog import (
 )
 from florin_server.db.engine.postgres.partitions.session import change_tables
 from florin_server.db.engine.query import StoreError
+from florin_server.domain.payments.months import format_month, get_first_id
 
 _log = logging.getLogger(__name__)
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from florin_server.db.engine.partitions import (
-    MonthPartition,
-    PartitionReplacement,
-    PartitionStatus,
-    get_month,
-)
+from florin_server.db.engine.partitions import MonthPartition, PartitionReplacement, PartitionStatus
 from florin_server.db.engine.postgres.errors import DriverError, to_store_error
 from florin_server.db.engine.postgres.partitions import converting, extending, replacing
 from florin_server.db.engine.postgres.partitions.catalog import (
@@ -23,6 +18,7 @@ from florin_server.db.engine.postgres.partitions.session import (
 )
 from florin_server.db.engine.query import Query
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.domain.payments.months import get_month
 
 # a worker comes back later
 _TRIES = 5

@@ -6,7 +6,7 @@ import tempfile
 from contextlib import ExitStack
 from typing import Any, Final
 
-from florin_server.db.engine.partitions import PAST, PartitionReplacement, find_month, format_month
+from florin_server.db.engine.partitions import PAST, PartitionReplacement
 from florin_server.db.engine.postgres.partitions.catalog import (
     PartitionedTable,
     PartitionedTables,
@@ -16,6 +16,7 @@ from florin_server.db.engine.postgres.partitions.catalog import (
 from florin_server.db.engine.postgres.partitions.extending import list_columns
 from florin_server.db.engine.postgres.partitions.session import PartitionBusy, change_tables
 from florin_server.db.engine.query import Query, StoreError
+from florin_server.domain.payments.months import find_month, format_month
 
 _TRIES: Final = 5
 # copied rows up to this size stay in memory
@@ -87,8 +88,10 @@ def _list_parts(
 async def _replace(raw: Any, month: str, retained: Query, kept_max: int) -> PartitionReplacement:
     parts = _list_parts(await read_tables(raw), month)
     names = [part.name for _, part in parts]
-    # rows cannot be locked either, but they can be read
-    await raw.execute(f"LOCK TABLE {', '.join(names)} IN EXCLUSIVE MODE")
+    # Whoever changes a payment locks its row first, which waits from here on. Workers that look for
+    # rows of other tables, and lock those of later months, do not wait.
+    await raw.execute(f"LOCK TABLE {names[0]} IN EXCLUSIVE MODE")
+    await raw.execute(f"LOCK TABLE {', '.join(names[1:])} IN SHARE ROW EXCLUSIVE MODE")
     if _list_parts(await read_tables(raw), month) != parts:
         # the range has grown meanwhile
         raise PartitionBusy
