@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tests.bench import (
     addresses,
+    archive,
     checkout,
     codec,
     create,
@@ -97,6 +98,7 @@ if is_available():
         "hints": hints.measure,
         "limits": limits.measure,
         "million": million.measure,
+        "archive": archive.measure,
         "workers": workers.measure,
     }
 
