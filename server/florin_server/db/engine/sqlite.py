@@ -84,6 +84,8 @@ class SqliteConnection:
             self._raw.execute("PRAGMA journal_mode=WAL")
             self._raw.execute("PRAGMA synchronous=FULL")
             self._raw.execute("PRAGMA foreign_keys=ON")
+            # what a savepoint can roll back stays out of temporary files: it is a group at most
+            self._raw.execute("PRAGMA temp_store=MEMORY")
         else:
             self._raw.execute("PRAGMA query_only=ON")
             self._raw.execute("PRAGMA wal_autocheckpoint=0")
