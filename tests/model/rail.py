@@ -27,7 +27,7 @@ from florin_server.domain.settlement.chain_txs import (
     PayerKind,
     SettlementItem,
 )
-from florin_server.rails.option_offer import OptionOffer
+from florin_server.rails.option_offer import OptionOffer, OptionOutline
 from florin_server.rails.pace import PaceMeter
 from florin_server.rails.types import (
     Asset,
@@ -232,9 +232,14 @@ class FakeRail:
     ) -> str | None:
         return None
 
+    def outline_option(self, offer: OptionOffer) -> OptionOutline:
+        return OptionOutline(
+            "opt_" + _hash(offer.payment.id, offer.payer, offer.asset.id, offer.value)[2:34], 1
+        )
+
     def build_option(self, offer: OptionOffer) -> PaymentOption:
         payment, payer, asset, value = offer.payment, offer.payer, offer.asset, offer.value
-        option_id = "opt_" + _hash(payment.id, payer, asset.id, value)[2:34]
+        option_id, eta_s = self.outline_option(offer)
         params = json.dumps([payer.rpartition(":")[2], json.dumps({"option": option_id})])
         return PaymentOption(
             id=option_id,
@@ -244,7 +249,7 @@ class FakeRail:
             chain_id=CHAIN,
             asset=asset.id,
             value=value,
-            eta_s=1,
+            eta_s=eta_s,
             expires_at=None,
             method="eip3009",
             actions=(Action(CHAIN, "eth_signTypedData_v4", params),),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from florin_server.domain.payments.option_names import build_option_id_parts, derive_option_id
 from florin_server.domain.payments.payment import (
@@ -15,6 +16,13 @@ from florin_server.domain.payments.payment import (
 )
 from florin_server.rails.pricing.prices import PriceQuote
 from florin_server.rails.types import Asset, OptionCommitment, PayableAsset, Split
+
+
+class OptionOutline(NamedTuple):
+    """The id of an offer's option, and the seconds until its payment is usually final."""
+
+    id: str
+    eta_s: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,25 +66,24 @@ class OptionOffer:
 
     def build_option(
         self,
-        computed_id: str,
+        outline: OptionOutline,
         *,
-        eta_s: int,
         actions: tuple[Action | BuildAction, ...],
         terms: Mapping[str, object],
         method: str | None = None,
         reference: str | None = None,
     ) -> PaymentOption:
-        """Build the option with that id; without `method` it is paid by the asset's method."""
+        """Build the option of an outline; without `method` it is paid by the asset's method."""
         quote = self.quote
         return PaymentOption(
-            id=computed_id,
+            id=outline.id,
             payment_id=self.payment.id,
             account=self.account,
             payer=self.payer,
             chain_id=self.asset.chain_id,
             asset=self.asset.id,
             value=self.value,
-            eta_s=eta_s,
+            eta_s=outline.eta_s,
             expires_at=quote.expires_at if quote else None,
             method=method or self.asset.method,
             actions=actions,

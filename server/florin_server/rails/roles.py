@@ -22,7 +22,7 @@ from florin_server.domain.settlement.chain_txs import (
     PayerKind,
     SettlementItem,
 )
-from florin_server.rails.option_offer import OptionOffer
+from florin_server.rails.option_offer import OptionOffer, OptionOutline
 from florin_server.rails.types import (
     AddressMention,
     Asset,
@@ -77,11 +77,11 @@ class OptionOffers(Protocol):
         `openable_accounts` are places that a payment can open for its receivers.
         """
 
-    def build_option(self, offer: OptionOffer) -> PaymentOption:
-        """Build an option; equal offers, except their `now_us`, give equal ids and actions.
+    def outline_option(self, offer: OptionOffer) -> OptionOutline:
+        """Return the id and the duration of the option that `build_option` builds, at less cost."""
 
-        The option expires with its quote.
-        """
+    def build_option(self, offer: OptionOffer) -> PaymentOption:
+        """Build an option that expires with its quote; `now_us` changes neither id nor actions."""
 
     async def resolve_build(
         self,

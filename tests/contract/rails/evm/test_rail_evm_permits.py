@@ -19,6 +19,7 @@ from florin_server.rails.evm.paying.outputs import encode_permit_call
 from florin_server.rails.evm.paying.terms import EvmOptionTerms
 from florin_server.rails.evm.rail import EvmRail
 from florin_server.rails.option_offer import OptionOffer
+from florin_server.rails.pricing.prices import PriceQuote, PriceRate
 from florin_server.rails.types import PayableAsset, Split
 from pydantic import ValidationError
 
@@ -47,6 +48,7 @@ WALLET = make_buyer(7)
 PAYER = to_account(WALLET)
 BY_PERMIT = PayableAsset(PAYER, TOKEN, permit_nonce=0)
 BY_APPROVAL = PayableAsset(PAYER, TOKEN, (PRICE,))
+QUOTE = PriceQuote(PriceRate("2500", "settings", 5), 1_800_000_300)
 FEE = 15_000
 ALLOWANCE = abi.encode_selector("allowance(address,address)")
 
@@ -112,6 +114,25 @@ async def refusal(lab: EvmChainHarness, option: PaymentOption, *outputs: str) ->
         await lab.rail.verifier.verify(option, (), outputs)
     assert caught.value.code is ErrorCode.INVALID_PARAMS
     return str(caught.value.details["reason"])
+
+
+@pytest.mark.parametrize(
+    "payable",
+    [
+        PayableAsset(PAYER, TOKEN),
+        BY_PERMIT,
+        BY_APPROVAL,
+        PayableAsset(PAYER, TOKEN, (0, PRICE), permit_nonce=3),
+        PayableAsset(PAYER, TOKEN, method="direct"),
+    ],
+)
+@pytest.mark.parametrize("quote", [None, QUOTE])
+async def test_outline_has_the_id_and_duration_of_the_built_option(lab, payable, quote):
+    split = Split(to_account(MERCHANT), to_account(FEES), FEE, settled=True)
+    token = lab.rail.assets[TOKEN]
+    offered = OptionOffer(make_payment(), PAYER, payable, token, PRICE, split, 0, quote)
+    option = lab.rail.offers.build_option(offered)
+    assert lab.rail.offers.outline_option(offered) == (option.id, option.eta_s)
 
 
 async def test_buyer_without_coin_and_allowance_pays_with_two_signatures(lab):

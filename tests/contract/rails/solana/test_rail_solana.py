@@ -12,8 +12,10 @@ from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.chains.solana.limits import PACKET_BYTES
 from florin_server.domain.errors import ApiError, ErrorCode
+from florin_server.rails.option_offer import OptionOffer
+from florin_server.rails.solana.paying.terms import DIRECT_METHOD
 from florin_server.rails.solana.rail import SolanaRail
-from florin_server.rails.types import RailUnavailable
+from florin_server.rails.types import PayableAsset, RailUnavailable
 from solders.keypair import Keypair
 from solders.transaction import VersionedTransaction
 
@@ -39,6 +41,7 @@ from tests.support.solana_rail_harness import (
     make_chain_settings,
     make_chain_tx,
     make_outputs,
+    make_split,
     open_lab,
     sign_build,
 )
@@ -58,6 +61,16 @@ def buyer() -> SolanaTestWallet:
 
 
 # ---- offers
+
+
+@pytest.mark.parametrize("method", [None, DIRECT_METHOD])
+async def test_outline_has_the_id_and_duration_of_the_built_option(lab, buyer, method):
+    payable = PayableAsset(buyer.account, ASSETS[0], method=method)
+    payment, _ = await lab.offer(buyer)
+    token, split = lab.rail.assets[ASSETS[0]], make_split()
+    offered = OptionOffer(payment, buyer.account, payable, token, PRICE, split, 0)
+    option = lab.rail.offers.build_option(offered)
+    assert lab.rail.offers.outline_option(offered) == (option.id, option.eta_s)
 
 
 async def test_both_programs_tokens_are_offered(lab):

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from florin_server.base.context import EventContext, MeterContext
 from florin_server.compliance.buyer_data.service import requirement
@@ -96,14 +96,26 @@ class PaymentOptions:
 
 @dataclass(frozen=True, slots=True)
 class _SearchContext:
-    """The merchant's destinations, and the expiries of quotes that were offered before.
+    """The merchant's destinations, the stored options by id, and the expiries of earlier quotes.
 
     `is_requested` is true for options whose transaction the wallet fetches by a link.
     """
 
     destinations: Mapping[str, str]
+    stored_options: Mapping[str, PaymentOption]
     quote_expiries: Mapping[_QuoteKey, int]
     is_requested: bool
+
+
+class _Candidate(NamedTuple):
+    """An option that can be paid now, stored or new; `account` is as the caller wrote it now.
+
+    `eta_s` is the present promise; a stored option keeps that of its first offer.
+    """
+
+    option: PaymentOption
+    account: str
+    eta_s: int
 
 
 async def list_options(
@@ -142,27 +154,23 @@ async def list_options(
     accounts_by_rail = _group_by_rail(app, payment, accounts)
     payers = [payer for _, accounts_by_payer in accounts_by_rail for payer in accounts_by_payer]
     stored_options = await app.store.read(payments.list_options(payment.id, payers))
+    existing = {option.id: option for option in stored_options}
+    quote_expiries = _get_quote_expiries(app, stored_options)
+    context = _SearchContext(places, existing, quote_expiries, is_requested)
     searches = [
-        _search_rail(
-            app,
-            caller,
-            payment,
-            rail,
-            accounts_by_payer,
-            _SearchContext(places, _get_quote_expiries(app, stored_options), is_requested),
-        )
+        _search_rail(app, caller, payment, rail, accounts_by_payer, context)
         for rail, accounts_by_payer in accounts_by_rail
     ]
-    options = [option for part in await asyncio.gather(*searches) for option in part]
-    options.sort(key=lambda option: (normalize_asset(option.asset) not in places, option.eta_s))
-    options = _select_options(app, payment, options, is_requested=is_requested)
-    stored = await _store_options(app, caller, payment, stored_options, options)
+    candidates = [candidate for part in await asyncio.gather(*searches) for candidate in part]
+    candidates.sort(key=lambda each: (normalize_asset(each.option.asset) not in places, each.eta_s))
+    candidates = _select_candidates(app, payment, candidates, is_requested=is_requested)
+    stored = await _store_options(app, caller, payment, existing, candidates)
     reported_options = [
-        _with_account(stored[each_option.id], each_option.account)
-        for each_option in options
-        if each_option.id in stored
+        _with_account(stored[candidate.option.id], candidate.account)
+        for candidate in candidates
+        if candidate.option.id in stored
     ]
-    if options and not reported_options:
+    if candidates and not reported_options:
         text = "Too many options of this payment are stored: try again later with fewer accounts"
         raise ApiError(ErrorCode.RATE_LIMITED, text, retry_after_s=_FULL_RETRY_S)
     data_requirement = await requirement.request_data(app, caller, payment, reported_options)
@@ -182,14 +190,14 @@ async def _check_accounts(app: _Context, payment: Payment, accounts: Sequence[st
     await check_lists(app, live=payment.live)
 
 
-def _select_options(
-    app: SettingsContext, payment: Payment, options: list[PaymentOption], *, is_requested: bool
-) -> list[PaymentOption]:
+def _select_candidates(
+    app: SettingsContext, payment: Payment, candidates: list[_Candidate], *, is_requested: bool
+) -> list[_Candidate]:
     """Return as many options as are reported; of requested ones the best that needs no data."""
     if not is_requested:
-        return options[: app.settings.options_max]
+        return candidates[: app.settings.options_max]
     # others would use up the quota
-    free = (option for option in options if not requirement.is_required(app, payment, option))
+    free = (each for each in candidates if not requirement.is_required(app, payment, each.option))
     return list(islice(free, 1))
 
 
@@ -202,24 +210,20 @@ async def _store_options(
     app: _Context,
     caller: Caller,
     payment: Payment,
-    existing: Sequence[PaymentOption],
-    offers: Sequence[PaymentOption],
-) -> dict[str, PaymentOption]:
-    """Store new options, as many as there is room for.
-
-    An option that was offered before keeps its terms, regardless of later changes.
-    """
-    stored = {option.id: option for option in existing}
-    new = [option for option in offers if option.id not in stored]
+    existing: Mapping[str, PaymentOption],
+    candidates: Sequence[_Candidate],
+) -> Mapping[str, PaymentOption]:
+    """Store new options, as many as there is room for; return all stored ones by id."""
+    new = [option for option, _, _ in candidates if option.id not in existing]
     if not new:
-        return stored
+        return existing
     # stored data reveals no network address
     origin = hashlib.sha256(payment.salt + b"origin" + caller.origin.encode()).hexdigest()[:32]
     room = new_options.OptionQuota(
         app.settings.options_per_caller, app.settings.options_per_payment
     )
     offered = await app.store.write(new_options.add(payment.id, origin, new, room))
-    return stored | {option.id: option for option in offered}
+    return {**existing, **{option.id: option for option in offered}}
 
 
 def _group_by_rail(
@@ -247,7 +251,7 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
     rail: Rail,
     accounts_by_payer: Mapping[str, str],
     context: _SearchContext,
-) -> list[PaymentOption]:
+) -> list[_Candidate]:
     if problem := await _find_chain_problem(app, rail, is_requested=context.is_requested):
         # its signature could lapse before the chain recovers
         _log.warning("chain %s is left out of options: %s", rail.chain_id, problem)
@@ -285,30 +289,48 @@ async def _search_rail(  # noqa: PLR0917  (one of each, none alike)
         return []
     now_us = app.clock.now_us()
     lapses_at = min(now_us // 1_000_000 + app.settings.quote_s, payment.expires_at)
-
-    return [
-        replace(
-            offer := rail.offers.build_option(
-                OptionOffer(
-                    payment,
-                    accounts_by_payer[means.payer],
-                    means if method is None else replace(means, method=method),
-                    assets[means.asset],
-                    prices[means.asset],
-                    split := splits[means.asset],
-                    now_us,
-                    _build_quote(means, costs[means.asset], context, lapses_at),
-                )
-            ),
-            eta_s=_promise_s(app, rail, offer),
-            fee=split.fee,
-            fee_fixed=min(fixed[means.asset], split.fee),
-            fee_basis_points=app.settings.fee_basis_points,
-            head=head,
+    offers = [
+        OptionOffer(
+            payment,
+            accounts_by_payer[means.payer],
+            means if method is None else replace(means, method=method),
+            assets[means.asset],
+            prices[means.asset],
+            splits[means.asset],
+            now_us,
+            _build_quote(means, costs[means.asset], context, lapses_at),
         )
         for means in payable
         if means.asset not in refused
     ]
+    return [
+        _find_or_build_option(app, rail, offer, context, fixed[offer.asset.id], head)
+        for offer in offers
+    ]
+
+
+def _find_or_build_option(  # noqa: PLR0917  (one of each, none alike)
+    app: _Context,
+    rail: Rail,
+    offer: OptionOffer,
+    context: _SearchContext,
+    fixed_fee: int,
+    head: int,
+) -> _Candidate:
+    """Return the stored option of an offer, which never changes, or build a new one."""
+    outline = rail.offers.outline_option(offer)
+    eta_s = _promise_s(app, rail, offer, outline.eta_s)
+    option = context.stored_options.get(outline.id)
+    if option is None:
+        option = replace(
+            rail.offers.build_option(offer),
+            eta_s=eta_s,
+            fee=offer.split.fee,
+            fee_fixed=min(fixed_fee, offer.split.fee),
+            fee_basis_points=app.settings.fee_basis_points,
+            head=head,
+        )
+    return _Candidate(option, offer.account, eta_s)
 
 
 async def _find_chain_problem(app: _Context, rail: Rail, *, is_requested: bool) -> str:
@@ -361,10 +383,10 @@ def _build_quote(
     return PriceQuote(cost.rate, expires_at)
 
 
-def _promise_s(app: ChainContext, rail: Rail, offer: PaymentOption) -> int:
+def _promise_s(app: ChainContext, rail: Rail, offer: OptionOffer, eta_s: int) -> int:
     """Return the seconds from confirm to final that are promised for an offer's amount."""
-    usual_s = app.chains[rail.chain_id].get_promised_s(offer.eta_s, rail.eta_s)
-    return round_promise(usual_s + rail.extra_wait_s(offer.asset, offer.value))
+    usual_s = app.chains[rail.chain_id].get_promised_s(eta_s, rail.eta_s)
+    return round_promise(usual_s + rail.extra_wait_s(offer.asset.id, offer.value))
 
 
 async def _list_refused_assets(  # noqa: PLR0917  (one of each, none alike)

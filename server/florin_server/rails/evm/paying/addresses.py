@@ -22,7 +22,7 @@ from florin_server.rails.evm.sending.data_fees import DataFeeReader
 from florin_server.rails.evm.sending.fees import RecentFeeCache
 from florin_server.rails.evm.sending.gas_shares import GasShares
 from florin_server.rails.evm.settings import EvmChainSettings
-from florin_server.rails.option_offer import OptionOffer
+from florin_server.rails.option_offer import OptionOffer, OptionOutline
 from florin_server.rails.types import FORWARD_METHOD, Asset
 
 # A whole transaction that forwards one payment, with a fee and the calldata. Measured: 115,000, and
@@ -120,8 +120,7 @@ class EvmPaymentAddresses:
         )
         address = route.compute_address()
         option = named.build_option(
-            option_id,
-            eta_s=chain.eta_s,
+            OptionOutline(option_id, chain.eta_s),
             method=FORWARD_METHOD,
             actions=(),
             terms=terms.to_json(),

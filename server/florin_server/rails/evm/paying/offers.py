@@ -14,13 +14,13 @@ from florin_server.rails.connection.coalesce import SharedRequests
 from florin_server.rails.evm.paying import direct
 from florin_server.rails.evm.paying.mismatches import SignatureMismatches
 from florin_server.rails.evm.paying.payable import list_payable as means_of
-from florin_server.rails.evm.paying.terms import build_option, to_address
+from florin_server.rails.evm.paying.terms import build_option, outline_option, to_address
 from florin_server.rails.evm.reading.guards import NO_GUARD
 from florin_server.rails.evm.reading.reader import EvmReader
 from florin_server.rails.evm.reading.refusals import TokenRefusals
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.setup.discovery import EvmInspection
-from florin_server.rails.option_offer import OptionOffer
+from florin_server.rails.option_offer import OptionOffer, OptionOutline
 from florin_server.rails.types import (
     Asset,
     ChainHead,
@@ -100,6 +100,10 @@ class EvmOffers:
         guard = self._get_inspection().guards.get(asset.id, NO_GUARD)
         refusal = await self._refusals.find_receiver_refusal(asset, guard, split)
         return str(refusal) if refusal else None
+
+    def outline_option(self, offer: OptionOffer) -> OptionOutline:
+        """Return the id and the duration of the offer's option."""
+        return outline_option(self._chain, offer)
 
     def build_option(self, offer: OptionOffer) -> PaymentOption:
         """Build an option; equal offers, except their `now_us`, give equal ids and actions."""

@@ -26,7 +26,7 @@ from florin_server.domain.payments.payment import Action, BuildAction, PaymentOp
 from florin_server.rails.evm import settler
 from florin_server.rails.evm.settings import EvmChainSettings
 from florin_server.rails.evm.settler import PayArguments
-from florin_server.rails.option_offer import OptionOffer, rebuild_commitment
+from florin_server.rails.option_offer import OptionOffer, OptionOutline, rebuild_commitment
 from florin_server.rails.types import (
     FORWARD_METHOD,
     OptionCommitment,
@@ -299,6 +299,16 @@ def to_address(account: str) -> str:
     return account.rpartition(":")[2].lower()
 
 
+def outline_option(chain: EvmChainSettings, offer: OptionOffer) -> OptionOutline:
+    """Return the id of an offer's option, which covers its approvals and its own method."""
+    payable = offer.payable
+    steps = _list_steps(payable.approvals, payable.permit_nonce)
+    chosen = offer.compute_id(
+        contracts=[chain.settler], steps=[*steps, *((payable.method,) if payable.method else ())]
+    )
+    return OptionOutline(chosen, _estimate_eta_s(chain, len(payable.approvals)))
+
+
 def build_option(chain: EvmChainSettings, offer: OptionOffer) -> PaymentOption:
     """Build an option: the missing approvals, and the message that pays it.
 
@@ -307,11 +317,7 @@ def build_option(chain: EvmChainSettings, offer: OptionOffer) -> PaymentOption:
     payment, asset, split, quote = offer.payment, offer.asset, offer.split, offer.quote
     payable = offer.payable
     method = payable.method or asset.method
-    approvals = _list_steps(payable.approvals, payable.permit_nonce)
-    chosen = offer.compute_id(
-        contracts=[chain.settler],
-        steps=[*approvals, *((method,) if payable.method else ())],
-    )
+    outline = outline_option(chain, offer)
     # The contract accepts a buyer's own transaction until this time, so that no price outlives its
     # quote. A payment that we submit may still be on its way when the quote ends.
     at_once = quote is not None and method == DIRECT_METHOD
@@ -325,7 +331,7 @@ def build_option(chain: EvmChainSettings, offer: OptionOffer) -> PaymentOption:
         dest=to_address(split.dest),
         fee_to=to_address(split.fee_to) if split.fee_to is not None else ZERO_ADDRESS,
         fee=split.fee,
-        ref=derive_reference(payment.salt, chosen),
+        ref=derive_reference(payment.salt, outline.id),
     )
     terms = EvmOptionTerms(
         route=route,
@@ -341,10 +347,9 @@ def build_option(chain: EvmChainSettings, offer: OptionOffer) -> PaymentOption:
         ),
     )
     return offer.build_option(
-        chosen,
-        eta_s=_estimate_eta_s(chain, len(payable.approvals)),
+        outline,
         method=method,
-        actions=_build_actions(terms, to_address(offer.payer), chosen),
+        actions=_build_actions(terms, to_address(offer.payer), outline.id),
         terms=terms.to_json(),
         reference="0x" + route.ref.hex(),
     )

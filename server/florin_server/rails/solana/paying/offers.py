@@ -13,9 +13,9 @@ from florin_server.domain.payments.payment import (
     ResolvedBuild,
 )
 from florin_server.rails.connection.coalesce import RequestCoalescer, SharedRequests
-from florin_server.rails.option_offer import OptionOffer
+from florin_server.rails.option_offer import OptionOffer, OptionOutline
 from florin_server.rails.solana.paying.issue import TransactionIssuer
-from florin_server.rails.solana.paying.terms import build_option, build_terms
+from florin_server.rails.solana.paying.terms import build_option, build_terms, outline_option
 from florin_server.rails.solana.reading import receivers
 from florin_server.rails.solana.reading.node import AccountView, SolanaNode
 from florin_server.rails.solana.settings import SolanaChainSettings
@@ -95,6 +95,10 @@ class SolanaOffers:
         return receivers.check_receivers(
             terms, accounts, inspection.rent, self._relayer, openable_accounts
         ).problem
+
+    def outline_option(self, offer: OptionOffer) -> OptionOutline:
+        """Return the id and the duration of the offer's option."""
+        return outline_option(self._chain, offer)
 
     def build_option(self, offer: OptionOffer) -> PaymentOption:
         """Build an option; equal offers, except their `now_us`, give equal ids and actions."""

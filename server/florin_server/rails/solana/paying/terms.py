@@ -15,7 +15,7 @@ from solders.pubkey import Pubkey
 from florin_server.domain.chains.solana import spl
 from florin_server.domain.payments.option_names import derive_reference
 from florin_server.domain.payments.payment import BuildAction, PaymentOption
-from florin_server.rails.option_offer import OptionOffer, rebuild_commitment
+from florin_server.rails.option_offer import OptionOffer, OptionOutline, rebuild_commitment
 from florin_server.rails.solana.settings import SolanaChainSettings
 from florin_server.rails.types import (
     TRANSFER_METHOD,
@@ -255,20 +255,24 @@ def build_terms(  # noqa: PLR0917  (each of another type)
     )
 
 
+def outline_option(chain: SolanaChainSettings, offer: OptionOffer) -> OptionOutline:
+    """Return the id and the duration of an offer's option."""
+    return OptionOutline(offer.compute_id(steps=_list_steps(offer.payable.method)), chain.eta_s)
+
+
 def build_option(chain: SolanaChainSettings, offer: OptionOffer, program: str) -> PaymentOption:
     """Build an option whose transaction is built on fetch: a blockhash lasts half a minute.
 
     Of an option that the payer's wallet sends, the reference is stored: only the chain reports it.
     """
     method = offer.payable.method
-    chosen = offer.compute_id(steps=_list_steps(method))
-    ref = str(Hash.from_bytes(derive_reference(offer.payment.salt, chosen)))
+    outline = outline_option(chain, offer)
+    ref = str(Hash.from_bytes(derive_reference(offer.payment.salt, outline.id)))
     terms = build_terms(chain, offer.asset, program, offer.value, offer.split, ref)
     return offer.build_option(
-        chosen,
-        eta_s=chain.eta_s,
+        outline,
         # a wallet returns it to resolve the build; it contains no other information
-        actions=(BuildAction(chosen.replace("-", "")),),
+        actions=(BuildAction(outline.id.replace("-", "")),),
         terms=terms.to_json(),
         method=method,
         reference=ref if method == DIRECT_METHOD else None,
