@@ -101,6 +101,7 @@ def format_checksum_address(lower: str) -> str:
     )
 
 
+@lru_cache(maxsize=_CACHED_MAX)
 def canonicalize_account(text: str, *, checksum: bool = True) -> str:
     """Return the CAIP-10 text in the form to compare: EVM addresses in lower case.
 
