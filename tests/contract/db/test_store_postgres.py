@@ -21,7 +21,7 @@ from florin_server.domain.errors import ApiError, ErrorCode
 from florin_server.idempotency.store.responses import StoredResponse
 from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
-from sqlalchemy import select
+from sqlalchemy import BigInteger, Text, column, select, table
 
 from tests.support import postgres
 from tests.support.store_factories import (
@@ -43,6 +43,15 @@ _LOCK = Statement(
     .where(installation_table.c.name == param("which"))
     .with_for_update(),
     str,
+)
+
+
+# of the connection that runs it; only plans that are kept have a count
+_KEPT_PLANS = Statement(
+    select(
+        column("statement", Text), column("generic_plans", BigInteger).label("count")
+    ).select_from(table("pg_prepared_statements")),
+    tuple,
 )
 
 
@@ -92,6 +101,13 @@ def fails_after_writing(created):
 
 
 @operation
+def create_and_list_plans(payment):
+    """Create a payment; return how often each kept plan of its connection was run."""
+    yield from payments.create(payment)
+    return dict((yield from _KEPT_PLANS.all()))
+
+
+@operation
 def count(name):
     """Increment a stored number under a lock."""
     value = yield from _LOCK.single(which=name)
@@ -113,6 +129,34 @@ async def test_many_at_once_share_transactions_and_each_gets_its_own_answer(
         assert steps.seen.count("commit") < 100
         assert not store.is_exclusive
         assert not store.is_busy
+    finally:
+        await store.close()
+
+
+async def test_statements_of_create_are_planned_once_per_connection(engine, tmp_path):
+    store = await open_store(postgres.get_database(tmp_path, engine, writers=1))
+    try:
+        for _ in range(20):
+            run_counts = await store.write(create_and_list_plans(make_payment()))
+    finally:
+        await store.close()
+    for name in ("payment", "payment_event", "webhook_delivery"):
+        (count,) = (n for text, n in run_counts.items() if text.startswith(f"INSERT INTO {name} "))
+        # the server tries other plans the first five times
+        assert count == 15
+
+
+async def test_column_whose_type_changes_is_still_read_and_written(engine, tmp_path):
+    database = postgres.get_database(tmp_path, engine, writers=1, readers=1)
+    store = await open_store(database)
+    try:
+        await store.write(installation.put_value("n", "1"))
+        await store.write(count("n"))
+        assert await store.read(installation.find_value("n")) == "2"
+        alter = "ALTER TABLE installation ALTER COLUMN value TYPE varchar"
+        await postgres.list_rows(database.dsn, alter)
+        await store.write(count("n"))
+        assert await store.read(installation.find_value("n")) == "3"
     finally:
         await store.close()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -64,7 +65,10 @@ class PostgresConnection:
         locks_payments: bool = False,
     ) -> None:
         self._raw = raw
+        self._kind = kind
         self._report_astray = on_misrouted
+        # a pooler may keep the statements of a session before, with their names
+        self._prefix = f"florin_{os.urandom(8).hex()}"
         # each transaction names its level, so that no default of a session or pooler applies
         lock = _KEEP_PARTITIONS if locks_payments else ""
         self._begin = _begin_statement(_LEVELS[kind, serializable], kind, backend, lock)
@@ -129,19 +133,32 @@ class PostgresConnection:
         compiled = query.statement.postgres
         prepared = self._prepared.get(query.statement)
         if prepared is None:
-            prepared = await self._raw.prepare(compiled.sql)
+            prepared = await self._raw.prepare(compiled.sql, name=self._make_statement_name())
             self._prepared[query.statement] = prepared
-        if query.param_rows is not None:
-            await prepared.executemany(
-                [compiled.encode_params(params) for params in query.param_rows]
-            )
-            self.changes += 1
-            return []
-        records = await prepared.fetch(*compiled.encode_params(query.params))
+        try:
+            if query.param_rows is not None:
+                await prepared.executemany(
+                    [compiled.encode_params(params) for params in query.param_rows]
+                )
+                self.changes += 1
+                return []
+            records = await prepared.fetch(*compiled.encode_params(query.params))
+        except asyncpg.InvalidCachedStatementError:
+            # a newer release changed a column; a new connection prepares its statements for that
+            self.drop()
+            raise
         statusmsg = prepared.get_statusmsg()
         if not statusmsg.startswith("SELECT") and not statusmsg.endswith(" 0"):
             self.changes += 1
         return compiled.read_rows(records)
+
+    def _make_statement_name(self) -> str | None:
+        """Return the name of the next statement; None if it is planned on each run.
+
+        The driver names none of its own without its cache. A scan costs more than its plan, so that
+        a plan for its own values is better.
+        """
+        return None if self._kind == "survey" else f"{self._prefix}_{len(self._prepared)}"
 
     async def run(self, op: Operation[T]) -> T:
         """Run an operation to its end in the open transaction, if any."""

@@ -31,7 +31,7 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return True if the connection broke, or the server ended it."""
+    """Return True if the connection broke, the server ended it, or its statements are outdated."""
     if isinstance(error, asyncpg.PostgresError):
         return _is_transient(error)
     return isinstance(error, DriverError)
@@ -52,5 +52,7 @@ def to_store_error(error: Exception) -> Exception:
 
 
 def _is_transient(error: asyncpg.PostgresError) -> bool:
+    if isinstance(error, asyncpg.InvalidCachedStatementError):
+        return True
     state = error.sqlstate or ""
     return state in _ENDED or state[:2] in _PASSING_CLASSES

@@ -103,6 +103,15 @@ _ENQUEUE_CHANGES = _enqueue_command(
         payment_table.c.version, payment_table.c.updated_at_us, is_in(payment_table.c.id, "ids")
     )
 )
+# most operations change one payment; for any number of ids PostgreSQL makes a new plan on each run,
+# which costs more than the rest of the operation
+_ENQUEUE_CHANGE = _enqueue_command(
+    _select_rows(
+        payment_table.c.version,
+        payment_table.c.updated_at_us,
+        payment_table.c.id == param("payment_id"),
+    )
+)
 _ENQUEUE_SETTLEMENTS = _enqueue_command(
     _select_rows(
         events.newest_place(), payment_settled_table.c.at_us, is_in(payment_table.c.id, "ids")
@@ -118,7 +127,11 @@ _ENQUEUE_LATER_CHANGE = _enqueue_command(
 @operation
 def enqueue_changes(payment_ids: Collection[str]) -> Op[None]:
     """Queue the newest changes of payments for their endpoints; part of an operation."""
-    yield _ENQUEUE_CHANGES(ids=payment_ids)
+    if len(payment_ids) == 1:
+        (payment_id,) = payment_ids
+        yield _ENQUEUE_CHANGE(payment_id=payment_id)
+    else:
+        yield _ENQUEUE_CHANGES(ids=payment_ids)
 
 
 @operation
