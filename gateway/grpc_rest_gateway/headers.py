@@ -157,6 +157,7 @@ class HeaderRules:
         self._deployed_profile_clients = frozenset(
             (name, value.lower()) for name, value in settings.deployed_profile_clients
         )
+        self._client_keys = frozenset(name for name, _ in self._deployed_profile_clients)
         # by header: the name of the metadata, or the function that reads the value
         self._readers: dict[bytes, str | Callable[[RequestHeaders, bytes], None]] = {
             **self._forwarded_headers,
@@ -215,16 +216,15 @@ class HeaderRules:
     ) -> bool:
         if not self._deployed_profile_headers:
             return False
-        if not any(name in header_names for name in self._deployed_profile_headers):
-            return any(
-                (name, value.lower()) in self._deployed_profile_clients
-                for name, value in metadata
-                if isinstance(value, str)
-            )
-        return (
-            self._deployed_profile_headers[0] in header_names
-            and self._deployed_profile_headers[1] not in header_names
-        )
+        deployed, newer = self._deployed_profile_headers
+        if deployed in header_names or newer in header_names:
+            return newer not in header_names
+        for key, value in metadata:
+            if key in self._client_keys and isinstance(value, str):
+                client = (key, value.lower())
+                if client in self._deployed_profile_clients:
+                    return True
+        return False
 
     def check_aliases(self, aliases: Mapping[bytes, bytes]) -> None:
         """Raise ValueError unless every alias is a separate header for a forwarded header."""

@@ -31,11 +31,15 @@ _NOT_PLAIN = re.compile(r"[^A-Za-z0-9_.\[\]-]")
 
 
 class _Shape(NamedTuple):
-    """The members of a message: their names, and those that contain messages."""
+    """The members of a message: their names, and those that contain messages.
+
+    A union's members depend on its value.
+    """
 
     names: frozenset[str]
     messages: tuple[tuple[str, Descriptor], ...]
     is_strict: bool
+    is_union: bool = False
 
 
 def format_ignored_members(
@@ -55,10 +59,9 @@ def _list_paths(
 ) -> Iterator[str]:
     if type(value) is not dict:
         return
-    if find_union(descriptor) is not None:
+    shape = _describe(descriptor, excluded_fields)
+    if shape.is_union:
         shape = _describe_union(descriptor, value.get("type"))
-    else:
-        shape = _describe(descriptor, excluded_fields)
     if not shape.is_strict and not value.keys() <= shape.names:
         yield from (f"{path}{name}" for name in value if name not in shape.names)
     for name, message in shape.messages:
@@ -72,6 +75,8 @@ def _list_paths(
 
 @functools.cache
 def _describe(descriptor: Descriptor, excluded_fields: frozenset[str]) -> _Shape:
+    if find_union(descriptor) is not None:
+        return _Shape(frozenset(), (), is_strict=False, is_union=True)
     names: set[str] = set()
     messages: list[tuple[str, Descriptor]] = []
     # the profiles of a service have the same members

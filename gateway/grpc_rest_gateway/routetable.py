@@ -18,6 +18,9 @@ class RouteTable:
 
     def __init__(self, settings: GatewaySettings, bindings: Iterable[RouteBinding]) -> None:
         self._settings = settings
+        listed = settings.cors_paths
+        self._cors_paths = frozenset(path for path in listed if not path.endswith("*"))
+        self._cors_prefixes = tuple(path[:-1] for path in listed if path.endswith("*"))
         self._router: PathRouter[Route] = PathRouter()
         add_routes(self._router, bindings)
 
@@ -63,10 +66,7 @@ class RouteTable:
 
     def is_cors_path(self, path: str) -> bool:
         """Return True if the settings list the path as readable, whatever its routes say."""
-        return any(
-            path == listed or (listed.endswith("*") and path.startswith(listed[:-1]))
-            for listed in self._settings.cors_paths
-        )
+        return path in self._cors_paths or path.startswith(self._cors_prefixes)
 
 
 def _strip_extra_slashes(path: str) -> str:

@@ -178,7 +178,7 @@ class Meters:
         self._hints = self._create_counter(HINTS)
         self._webhooks = self._create_counter(WEBHOOKS)
         self._sink_events = self._create_counter(SINK_EVENTS)
-        # finding a series by its labels costs more than counting in it
+        # finding a series by its labels costs more than counting in it: some are kept
         self._series: dict[tuple[str, str, str], Histogram] = {}
         self._in_flight = dict.fromkeys(PROTOCOLS, 0)
         in_flight = Gauge(
@@ -186,8 +186,9 @@ class Meters:
         )
         for protocol in PROTOCOLS:
             in_flight.labels(protocol).set_function(partial(self._in_flight.__getitem__, protocol))
-        for status in PaymentStatus:
-            self._changes.labels(status)
+        self._changes_by_status: dict[str, Counter] = {
+            status: self._changes.labels(status) for status in PaymentStatus
+        }
         for hint in HINT_OUTCOMES:
             self._hints.labels(hint)
         for outcome in WEBHOOK_OUTCOMES:
@@ -226,7 +227,7 @@ class Meters:
 
     def record_payment_change(self, status: str) -> None:
         """Count a payment that came into a status."""
-        self._changes.labels(status).inc()
+        self._changes_by_status[status].inc()
 
     def record_settlement(self, chain_id: str, status: str, seconds: float) -> None:
         """Count a payment that ended on a chain, so long after its confirm."""

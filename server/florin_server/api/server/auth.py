@@ -42,6 +42,10 @@ _GATEWAY = access_pb2.CALLER_FAMILY_GATEWAY
 _PAYMENTS = access_pb2.CALLER_FAMILY_PAYMENTS
 _SANDBOX = access_pb2.CALLER_FAMILY_SANDBOX
 _OPERATOR = access_pb2.CALLER_FAMILY_OPERATOR
+_SCOPES = {
+    number: name.removeprefix("KEY_SCOPE_").lower() if number else ""
+    for name, number in access_pb2.KeyScope.items()
+}
 _CHANNELS = {channel.value: channel for channel in (AuditChannel.CONSOLE, AuditChannel.CLI)}
 # the headers that authenticate callers that need more than a key
 _CREDENTIAL_HEADERS = {
@@ -256,9 +260,7 @@ def _to_credential_id(credential: _Credential, headers: Mapping[str, str]) -> st
 
 def _get_required_scope(rule: access_pb2.AccessRule) -> str:
     """Return the scope that a call needs, by its name in the domain; empty if it needs none."""
-    if not rule.scope:
-        return ""
-    return access_pb2.KeyScope.Name(rule.scope).removeprefix("KEY_SCOPE_").lower()
+    return _SCOPES[rule.scope]
 
 
 def _make_missing_header_error(
