@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -10,7 +9,12 @@ import asyncpg
 from asyncpg.prepared_stmt import PreparedStatement
 
 from florin_server.db.engine.postgres.errors import DriverError
-from florin_server.db.engine.postgres.session import SessionError, find_backend, open_session
+from florin_server.db.engine.postgres.session import (
+    SessionError,
+    find_backend,
+    make_statement_prefix,
+    open_session,
+)
 from florin_server.db.engine.query import (
     CoreStatement,
     Operation,
@@ -67,8 +71,7 @@ class PostgresConnection:
         self._raw = raw
         self._kind = kind
         self._report_astray = on_misrouted
-        # a pooler may keep the statements of a session before, with their names
-        self._prefix = f"florin_{os.urandom(8).hex()}"
+        self._prefix = make_statement_prefix()
         # each transaction names its level, so that no default of a session or pooler applies
         lock = _KEEP_PARTITIONS if locks_payments else ""
         self._begin = _begin_statement(_LEVELS[kind, serializable], kind, backend, lock)
@@ -155,8 +158,7 @@ class PostgresConnection:
     def _make_statement_name(self) -> str | None:
         """Return the name of the next statement; None if it is planned on each run.
 
-        The driver names none of its own without its cache. A scan costs more than its plan, so that
-        a plan for its own values is better.
+        A scan costs more than its plan, so that a plan for its own values is better.
         """
         return None if self._kind == "survey" else f"{self._prefix}_{len(self._prepared)}"
 

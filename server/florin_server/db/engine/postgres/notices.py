@@ -12,10 +12,11 @@ from contextlib import suppress
 from typing import Any
 
 import asyncpg
+from asyncpg.prepared_stmt import PreparedStatement
 
 from florin_server.base.clock import Clock, wait_for_first
 from florin_server.db.engine.postgres.errors import DriverError, to_store_error
-from florin_server.db.engine.postgres.session import open_session
+from florin_server.db.engine.postgres.session import make_statement_prefix, open_session
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.db.engine.where import DatabaseConfig
 
@@ -32,13 +33,16 @@ class PostgresNotificationChannel:
     def __init__(self, database: DatabaseConfig) -> None:
         self._database = database
         self._sender: asyncpg.Connection[Any] | None = None
+        self._notify: PreparedStatement[Any] | None = None
 
     async def publish(self, text: str) -> None:
         """Send a text on a connection that stays open."""
         try:
             if self._sender is None:
                 self._sender = await self._open_connection("notify")
-            await self._sender.execute(_NOTIFY, text)
+            if self._notify is None:
+                self._notify = await self._sender.prepare(_NOTIFY, name=make_statement_prefix())
+            await self._notify.fetch(text)
         except BaseException as error:
             self._drop()
             if isinstance(error, DriverError):
@@ -71,7 +75,7 @@ class PostgresNotificationChannel:
 
     async def close(self) -> None:
         """Close the sending connection; the listening connection ends with its listener."""
-        sender, self._sender = self._sender, None
+        sender, self._sender, self._notify = self._sender, None, None
         if sender is not None:
             with suppress(*DriverError):
                 await sender.close(timeout=_ANSWER_S)
@@ -79,7 +83,7 @@ class PostgresNotificationChannel:
     def _drop(self) -> None:
         if self._sender is not None:
             self._sender.terminate()
-            self._sender = None
+            self._sender = self._notify = None
 
     async def _open_connection(self, what: str) -> asyncpg.Connection[Any]:
         return await open_session(

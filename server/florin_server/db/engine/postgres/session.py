@@ -7,6 +7,7 @@ a pooler is refused.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
@@ -65,6 +66,15 @@ async def open_session(
         raw.terminate()
         raise
     return raw
+
+
+def make_statement_prefix() -> str:
+    """Return the start of the names of a session's statements.
+
+    Without its own cache the driver names none, and the server then plans each run. The start is
+    random, because a pooler may keep the statements of a session before.
+    """
+    return f"florin_{os.urandom(8).hex()}"
 
 
 async def find_backend(raw: asyncpg.Connection[Any]) -> int | None:
