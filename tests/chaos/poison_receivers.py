@@ -63,6 +63,9 @@ class MemoryBroker:
     refuses: bool = False
     is_connected: bool = True
 
+    async def wait_lost(self) -> None:
+        await asyncio.Event().wait()
+
     async def publish(self, _subject: str, _body: bytes, headers: Mapping[str, str]) -> None:
         if self.refuses:
             self.refuses = False

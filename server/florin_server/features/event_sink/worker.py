@@ -125,9 +125,10 @@ class EventPublisher:
                     pause_s = _BACKOFF_S * 2.0 ** min(self._failures - 1, 10)
                     await core.clock.sleep(min(pause_s, _BACKOFF_MAX_S))
                 else:
-                    await wait_for_first(
-                        event.wait(), sleep_remaining(core.clock, _POLL_S, checked_us)
-                    )
+                    waits = [event.wait(), sleep_remaining(core.clock, _POLL_S, checked_us)]
+                    if self._broker is not None:
+                        waits.append(self._broker.wait_lost())
+                    await wait_for_first(*waits)
                 # this machine's time: every change of a payment requests it
                 await asyncio.sleep(_PAUSE_S)
         finally:

@@ -17,8 +17,12 @@ from tests.support.event_sink import SinkHarness, list_ids, list_places, make_op
 from tests.support.nats_accounts import NatsAccount, NatsKey
 from tests.support.nats_server import NatsServer, serve_nats
 from tests.support.tcp_relay import TcpRelay
+from tests.support.until import wait_until
 
 pytestmark = pytest.mark.long
+
+# longer than any test waits
+LONG_S = 600.0
 
 
 @pytest.fixture
@@ -74,7 +78,9 @@ async def test_event_is_stored_once_after_its_acknowledgement_was_lost(shop, bro
     await broker.add_stream()
     lost: list[bool] = []
     async with TcpRelay(broker.port) as relay:
-        sink = SinkHarness(shop, tmp_path, f"nats://127.0.0.1:{relay.port}")
+        # the loss itself ends the wait for the acknowledgement
+        url = f"nats://127.0.0.1:{relay.port}"
+        sink = SinkHarness(shop, tmp_path, url, timeout_s=LONG_S)
         payment = await sink.create()
         relay.cut(b'"seq":', lambda: lost.append(True))
         async with sink.publish():
@@ -84,6 +90,15 @@ async def test_event_is_stored_once_after_its_acknowledgement_was_lost(shop, bro
             assert len(await broker.list_messages()) == 1
             await sink.wait_published()
     assert list_places(await broker.list_messages()) == {payment.id: [0]}
+
+
+async def test_lost_connection_is_reported_at_once_while_nothing_is_published(sink, broker):
+    async with sink.publish():
+        await sink.create()
+        await sink.wait_published()
+        broker.kill()
+        # no clock is advanced
+        await wait_until(lambda: "cannot be reached" in sink.problem and "refused" in sink.problem)
 
 
 async def test_broker_that_returns_gets_every_event(sink, broker):

@@ -30,10 +30,13 @@ class EventBroker(Protocol):
     def is_connected(self) -> bool:
         """Return False once the connection is lost."""
 
+    async def wait_lost(self) -> None:
+        """Return once the connection is lost, at once if it is."""
+
     async def publish(self, subject: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Return once the broker has stored a message.
 
-        Raise BrokerUnavailable, EventNotStored or EventRefused.
+        Raise BrokerUnavailable as soon as the connection is lost, EventNotStored or EventRefused.
         """
 
     async def close(self) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import random
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,8 +59,9 @@ class NatsOptions:
 class NatsBroker:
     """A connection to one host of the broker. It never reconnects: its owner opens another."""
 
-    def __init__(self, client: Client, options: NatsOptions) -> None:
+    def __init__(self, client: Client, lost: asyncio.Future[None], options: NatsOptions) -> None:
         self._client = client
+        self._lost = lost
         self._options = options
         self._stream: JetStreamContext = client.jetstream(timeout=options.timeout_s)
 
@@ -70,7 +71,8 @@ class NatsBroker:
         problems = []
         for host in random.sample(options.hosts, len(options.hosts)):
             try:
-                broker = cls(await _open(host, options), options)
+                lost = asyncio.get_running_loop().create_future()
+                broker = cls(await _open(host, options, lost), lost, options)
             except (NatsError, OSError, ValueError) as error:
                 problems.append(f"{host}: {_describe(error)}")
                 continue
@@ -92,6 +94,10 @@ class NatsBroker:
         """Return False once the connection is lost."""
         return self._client.is_connected
 
+    async def wait_lost(self) -> None:
+        """Return once the connection is lost, at once if it is."""
+        await asyncio.shield(self._lost)
+
     async def publish(self, subject: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Return once the stream has stored a message; see `EventBroker`."""
         options = self._options
@@ -103,12 +109,14 @@ class NatsBroker:
                 f"{self._client.max_payload}: raise its max_payload"
             )
         try:
-            await self._stream.publish(
-                subject,
-                body,
-                timeout=options.timeout_s,
-                stream=options.stream,
-                headers=dict(headers),
+            await self._wait_connected(
+                self._stream.publish(
+                    subject,
+                    body,
+                    timeout=options.timeout_s,
+                    stream=options.stream,
+                    headers=dict(headers),
+                )
             )
         except NoStreamResponseError as error:
             raise EventNotStored(self._describe_missing(error)) from error
@@ -121,11 +129,35 @@ class NatsBroker:
             raise EventNotStored(f"stream {options.stream}: {error.description}") from error
         except (NatsError, OSError, ValueError) as error:
             if not self.is_connected:
-                raise BrokerUnavailable(f"the connection is lost: {_describe(error)}") from error
+                raise self._build_loss() from error
             raise EventNotStored(
                 f"the broker did not acknowledge an event within {options.timeout_s:g} s: check "
                 f"that Florin may publish to {options.subjects}"
             ) from error
+
+    async def _wait_connected(self, call: Coroutine[Any, Any, object]) -> None:
+        """Return once a call ended; raise BrokerUnavailable once the connection is lost.
+
+        The client itself would wait for the answer until the timeout.
+        """
+        answer = asyncio.ensure_future(call)
+        try:
+            await asyncio.wait((answer, self._lost), return_when=asyncio.FIRST_COMPLETED)
+            if not answer.done():
+                raise self._build_loss()
+            answer.result()
+        finally:
+            if not answer.done():
+                answer.cancel()
+                await asyncio.gather(answer, return_exceptions=True)
+
+    def _build_loss(self) -> BrokerUnavailable:
+        reason = self._client.last_error
+        return BrokerUnavailable(
+            "the connection is lost"
+            if reason is None
+            else f"the connection is lost: {_describe(reason)}"
+        )
 
     async def find_problem(self) -> str:
         """Return why the stream cannot store events; empty if it can, or may not be looked up."""
@@ -167,11 +199,20 @@ class NatsBroker:
         return f"stream {options.stream}: {_describe(error)}"
 
 
-async def _open(host: str, options: NatsOptions) -> Client:
+async def _open(host: str, options: NatsOptions, lost: asyncio.Future[None]) -> Client:
     client = Client()
 
-    async def ignore(_: Exception) -> None:
-        """Ignore it: the call that it concerns raises it, too."""
+    async def record_loss() -> None:
+        if not lost.done():
+            lost.set_result(None)
+
+    async def raise_first_error(error: Exception) -> None:
+        """Raise errors until the client is connected: it would dial again until the timeout.
+
+        Later errors are ignored: the call that they concern raises them, too.
+        """
+        if not (client.is_connected or client.is_closed):
+            raise error
 
     secrets: dict[str, Any] = {
         name: value
@@ -190,7 +231,8 @@ async def _open(host: str, options: NatsOptions) -> Client:
             await client.connect(
                 servers=[host],
                 name="florin",
-                error_cb=ignore,
+                error_cb=raise_first_error,
+                disconnected_cb=record_loss,
                 allow_reconnect=False,
                 connect_timeout=int(_CONNECT_S),
                 ping_interval=_PING_S,
