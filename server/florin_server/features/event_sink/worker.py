@@ -64,7 +64,7 @@ _BATCH_SIZE: Final = 64
 _EVENTS_MAX: Final = 16
 # no event of a payment starts later in a turn, so that the lease lasts longer
 _TURN_S: Final = 5.0
-# pauses while the broker accepts nothing double, up to a limit
+# pauses while no event is published double, up to a limit
 _BACKOFF_S, _BACKOFF_MAX_S = 1.0, 15.0
 # a payment whose event is not acknowledged waits as many seconds for each attempt, up to a limit
 _RETRY_US, _RETRY_MAX_US = 5_000_000, 60_000_000
@@ -76,7 +76,7 @@ _LOSSES_MAX: Final = 2
 class _PublishResult:
     """The place up to which a payment is published, after `count` events.
 
-    `error` is why its next event is not published; it is quarantined if the event was refused.
+    `error` is why its next event is not published.
     """
 
     pending: QueuedPayment
@@ -105,48 +105,68 @@ class EventPublisher:
         self._broker: EventBroker | None = None
         self._epoch: int | None = None
         self._leased_us = 0
-        # turns in succession in which nothing was published, and lost connections
+        # stuck turns in succession, and among them lost connections
         self._failures = 0
         self._losses = 0
-        # when a payment was last postponed
-        self._postponed_us: int | None = None
+        # why the broker did not store an event, until no postponed one waits
+        self._not_stored = ""
 
     async def run(self) -> None:
         """Run until canceled; then the lease is free."""
-        core, event = self._core, self._due_event
         self._failures = self._losses = 0
         try:
             while True:
-                event.clear()
-                checked_us = core.clock.now_us()
-                if await self._run_turn():
-                    pass
-                elif self._failures:
-                    pause_s = _BACKOFF_S * 2.0 ** min(self._failures - 1, 10)
-                    await core.clock.sleep(min(pause_s, _BACKOFF_MAX_S))
-                else:
-                    waits = [event.wait(), sleep_remaining(core.clock, _POLL_S, checked_us)]
-                    if self._broker is not None:
-                        waits.append(self._broker.wait_lost())
-                    await wait_for_first(*waits)
+                self._due_event.clear()
+                checked_us = self._core.clock.now_us()
+                if not await self._run_turn():
+                    await self._wait(checked_us)
                 # this machine's time: every change of a payment requests it
                 await asyncio.sleep(_PAUSE_S)
         finally:
             await self._stop()
 
+    async def _wait(self, checked_us: int) -> None:
+        """Return once another turn can publish more."""
+        clock = self._core.clock
+        if self._failures:
+            pause_s = _BACKOFF_S * 2.0 ** min(self._failures - 1, 10)
+            await clock.sleep(min(pause_s, _BACKOFF_MAX_S))
+        elif self._broker is None:
+            # events change nothing while another process has the lease
+            await sleep_remaining(clock, _POLL_S, checked_us)
+        else:
+            await wait_for_first(
+                self._due_event.wait(),
+                self._broker.wait_lost(),
+                sleep_remaining(clock, _POLL_S, checked_us),
+            )
+
     async def _run_turn(self) -> bool:
         """Publish what is due, up to a batch; return whether there can be more at once."""
         if not await self._keep_lease():
             await self._disconnect()
-            self._failures, self._core.event_sink_health.problem = 0, ""
+            self._failures, self._not_stored = 0, ""
+            self._core.event_sink_health.problem = ""
             return False
+        results: Sequence[_PublishResult] = ()
+        lost: Exception | None = None
         try:
-            return await self._publish_due()
+            results = await self._publish_due()
         except BrokerUnavailable as error:
-            await self._disconnect()
-            self._failures += 1
-            self._report(f"the event sink cannot be reached: {error}")
-            return False
+            lost = error
+        for result in results:
+            if isinstance(result.error, BrokerUnavailable):
+                lost = result.error
+        is_stuck = not any(result.count for result in results) and (
+            lost is not None or any(isinstance(r.error, EventNotStored) for r in results)
+        )
+        self._failures = self._failures + 1 if is_stuck else 0
+        if not is_stuck:
+            self._losses = 0
+        elif lost is not None:
+            self._losses += 1
+        await self._report_turn(lost)
+        return bool(results) and not is_stuck
 
     async def _keep_lease(self) -> bool:
         """Acquire or renew the lease if that is due; False while another process has it."""
@@ -158,8 +178,8 @@ class EventPublisher:
             self._epoch, self._leased_us = await store.write(steps), now_us
         return self._epoch is not None
 
-    async def _publish_due(self) -> bool:
-        """Do one turn with the lease. Raise BrokerUnavailable."""
+    async def _publish_due(self) -> list[_PublishResult]:
+        """Do one turn with the lease; raise BrokerUnavailable if no host accepts a connection."""
         core, quarantine = self._core, self._core.quarantine
         if self._broker is not None and not self._broker.is_connected:
             await self._disconnect()
@@ -173,20 +193,18 @@ class EventPublisher:
             queue.list_due(core.clock.now_us(), size + quarantine.count(kind, ""))
         )
         batch = quarantine.filter_active(kind, "", due, _get_subject)[:size]
-        if not batch:
-            self._record_health([], has_published=False)
-            return False
         broker = self._broker
         results = await asyncio.gather(
             *(self._publish(broker, pending) for pending in batch), return_exceptions=True
         )
         done = [result for result in results if isinstance(result, _PublishResult)]
         await self._record(done)
-        await self._put_off(done, is_alone=is_alone)
+        for each in done:
+            await self._put_off(each, is_alone=is_alone)
         for result in results:
             if isinstance(result, BaseException):
                 raise result
-        return any(result.count or not _is_temporary(result) for result in done)
+        return done
 
     async def _publish(self, broker: EventBroker, pending: QueuedPayment) -> _PublishResult:
         """Publish a payment's events in their order, up to the first that is not acknowledged."""
@@ -221,53 +239,43 @@ class EventPublisher:
         if places:
             await core.store.write(queue.record_published(places, core.clock.now_us()))
         core.meters.record_sink_events("published", sum(result.count for result in results))
-
-    async def _put_off(self, results: Sequence[_PublishResult], *, is_alone: bool) -> None:
-        """Quarantine or postpone payments that failed. Raise BrokerUnavailable if it was lost."""
-        core, now_us = self._core, self._core.clock.now_us()
         failed = [result for result in results if result.error is not None]
         core.meters.record_sink_events("failed", len(failed))
-        lost = [result for result in failed if isinstance(result.error, BrokerUnavailable)]
-        for result in failed:
-            if result.error is not None and not _is_temporary(result):
-                await self._quarantine(result, result.error)
-            elif not lost or is_alone:
+
+    async def _put_off(self, result: _PublishResult, *, is_alone: bool) -> None:
+        """Postpone or quarantine a payment that failed; its events before are recorded."""
+        core, payment_id = self._core, result.pending.payment_id
+        match result.error:
+            case None:
+                pass
+            case BrokerUnavailable() if not is_alone:
+                # another payment's event may have ended the connection
+                pass
+            case BrokerUnavailable() | EventNotStored():
                 attempts = result.pending.attempts if not result.count else 0
                 wait_us = min(_RETRY_US * (attempts + 1), _RETRY_MAX_US)
-                steps = queue.postpone(result.pending.payment_id, result.place, now_us + wait_us)
-                await core.store.write(steps)
-        has_published = any(result.count for result in results)
-        if lost:
-            self._losses = 0 if has_published else self._losses + 1
-            raise BrokerUnavailable(str(lost[0].error)) from lost[0].error
-        self._record_health(
-            [result for result in failed if _is_temporary(result)], has_published=has_published
-        )
+                next_us = core.clock.now_us() + wait_us
+                await core.store.write(queue.postpone(payment_id, result.place, next_us))
+                self._not_stored = f"the event sink does not store some events: {result.error}"
+            case error:
+                await core.quarantine.add(
+                    QuarantinedItemKind.DELIVERY,
+                    "",
+                    _get_subject(result.pending),
+                    "publish",
+                    error,
+                    queue.shelve(payment_id, result.place),
+                )
 
-    def _record_health(self, postponed: Sequence[_PublishResult], *, has_published: bool) -> None:
-        """Report the newest problem; it lasts until postponed payments were tried again."""
-        now_us = self._core.clock.now_us()
-        if postponed:
-            self._postponed_us = now_us
-            self._report(f"the event sink does not store some events: {postponed[0].error}")
-        elif self._postponed_us is None or now_us - self._postponed_us > 2 * _RETRY_MAX_US:
-            self._postponed_us = None
-            self._report("")
-        if has_published or not postponed:
-            self._failures = self._losses = 0
+    async def _report_turn(self, lost: Exception | None) -> None:
+        """Report the newest problem."""
+        if self._not_stored and not await self._core.store.read(queue.has_postponed()):
+            self._not_stored = ""
+        if lost is not None:
+            await self._disconnect()
+            self._report(f"the event sink cannot be reached: {lost}")
         else:
-            self._failures += 1
-
-    async def _quarantine(self, result: _PublishResult, error: Exception) -> None:
-        """Leave a payment out until the operator retries it; its events before are recorded."""
-        await self._core.quarantine.add(
-            QuarantinedItemKind.DELIVERY,
-            "",
-            _get_subject(result.pending),
-            "publish",
-            error,
-            queue.shelve(result.pending.payment_id, result.place),
-        )
+            self._report(self._not_stored)
 
     def _report(self, problem: str) -> None:
         health = self._core.event_sink_health
@@ -288,11 +296,6 @@ class EventPublisher:
         if epoch is not None:
             with suppress(StoreError):
                 await self._core.store.write(leases.release(LEASE_NAME, self._lease_owner, epoch))
-
-
-def _is_temporary(result: _PublishResult) -> bool:
-    """Return True if the payment failed, and can be published later."""
-    return isinstance(result.error, BrokerUnavailable | EventNotStored)
 
 
 def _get_subject(pending: QueuedPayment) -> str:

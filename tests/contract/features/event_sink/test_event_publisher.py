@@ -92,6 +92,35 @@ async def test_event_is_stored_once_after_its_acknowledgement_was_lost(shop, bro
     assert list_places(await broker.list_messages()) == {payment.id: [0]}
 
 
+async def test_event_that_ends_connections_holds_no_other_and_is_reported(shop, broker, tmp_path):
+    await turn_on(shop)
+    await broker.add_stream()
+    async with TcpRelay(broker.port) as relay:
+        url = f"nats://127.0.0.1:{relay.port}"
+        sink = SinkHarness(shop, tmp_path, url, timeout_s=LONG_S)
+        poison = await sink.create()
+        others = [await sink.create() for _ in range(3)]
+        ends_connections = True
+
+        def cut_again() -> None:
+            if ends_connections:
+                relay.cut(poison.id.encode(), cut_again)
+
+        cut_again()
+        async with sink.publish():
+            await sink.wait_waiting_below(2)
+            await sink.wait_problem("does not store some events: the connection is lost")
+            # of a payment that is published
+            await sink.cancel(others[0])
+            await sink.wait_waiting_below(2)
+            assert sink.problem
+            ends_connections = False
+            await sink.wait_published()
+            await wait_until(lambda: sink.problem, "")
+    places = list_places(await broker.list_messages())
+    assert places == {payment.id: [0] for payment in (poison, *others)} | {others[0].id: [0, 1]}
+
+
 async def test_lost_connection_is_reported_at_once_while_nothing_is_published(sink, broker):
     async with sink.publish():
         await sink.create()

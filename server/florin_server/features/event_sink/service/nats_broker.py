@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 
 # for the complete handshake with one host
 _CONNECT_S: Final = 5.0
+_CLOSE_S: Final = 5.0
 # a connection without an answer to two of these is lost
 _PING_S: Final = 10
 # within this window JetStream stores repeated events only once
@@ -171,8 +172,10 @@ class NatsBroker:
 
     async def close(self) -> None:
         """Close the connection; what was not acknowledged is not published."""
+        # the client waits until a silent host has read everything
         with suppress(NatsError, OSError):
-            await self._client.close()
+            async with asyncio.timeout(_CLOSE_S):
+                await self._client.close()
 
     async def _create_stream(self) -> None:
         options = self._options

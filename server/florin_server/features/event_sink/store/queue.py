@@ -83,6 +83,12 @@ class EventSinkStats(NamedTuple):
     oldest_us: int | None
 
 
+_POSTPONED = Statement(
+    select(_delivery.payment_id)
+    .where(_OF_SINK, _delivery.next_at_us.is_not(None), _delivery.attempts > 0)
+    .limit(1),
+    str,
+)
 _STATS = Statement(
     select(
         cast(func.count(), Integer).label("waiting_count"),
@@ -150,6 +156,12 @@ def record_published(places: Collection[PublishedPlace], now_us: int) -> Op[None
 def postpone(payment_id: str, place: int, next_us: int) -> Op[None]:
     """Retry the event after a place later, unless another process has published it."""
     yield _POSTPONE(payment=payment_id, from_=place, next_us=next_us)
+
+
+@operation
+def has_postponed() -> Op[bool]:
+    """Return True if a postponed payment waits for its retry."""
+    return (yield from _POSTPONED.any())
 
 
 @operation
