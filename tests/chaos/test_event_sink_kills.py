@@ -8,7 +8,7 @@ import pytest
 
 from tests.chaos.event_sink_kills import campaign
 from tests.support import postgres
-from tests.support.event_sink import SinkHarness, list_places, turn_on
+from tests.support.event_sink import SinkHarness, list_places
 from tests.support.nats_server import serve_nats
 from tests.support.store_factories import open_engine_store
 from tests.support.webhook_rows import add_merchant
@@ -31,8 +31,8 @@ async def test_kills_of_the_broker_keep_every_event_and_the_order(tmp_path):
         serve_nats(tmp_path / "nats") as broker,
     ):
         await add_merchant(store)
-        await turn_on(store)
         sink = SinkHarness(store, tmp_path, broker.url)
+        await sink.start()
         async with sink.publish():
             for _ in range(BROKER_KILLS):
                 created = [await sink.create() for _ in range(10)]

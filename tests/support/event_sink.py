@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from florin_server.app import webhooks
+from florin_server.app import event_sink, webhooks
 from florin_server.app.app import build_core
 from florin_server.app.core import Core
 from florin_server.base.clock import TestClock
@@ -18,8 +18,8 @@ from florin_server.domain.payments.payment import CancellationReason, Payment
 from florin_server.features.event_sink.service.broker import ConnectBroker
 from florin_server.features.event_sink.service.nats_broker import NatsBroker, NatsOptions
 from florin_server.features.event_sink.store import queue
+from florin_server.features.event_sink.store.destination import SinkDestination
 from florin_server.features.event_sink.worker import EventPublisher
-from florin_server.money.outbox.store import outbox
 from florin_server.money.payments.store import payments
 from florin_server.operations.worker import supervise
 from florin_server.settings import Settings
@@ -36,9 +36,11 @@ TIMEOUT_S = 1.0
 class SinkHarness:
     """A store whose changes are queued for a sink, and one process that publishes them."""
 
-    def __init__(self, store: Store, folder: Any, url: str, **options: Any) -> None:
-        self.store, self.clock, self._url, self._options = store, TestClock(NOW_US), url, options
-        settings = Settings(home=folder, event_sink=EventSinkSettings(url=url))
+    def __init__(
+        self, store: Store, folder: Any, url: str, revision: int = 1, **options: Any
+    ) -> None:
+        self.store, self.clock = store, TestClock(NOW_US)
+        settings = Settings(home=folder, event_sink=EventSinkSettings(url=url, revision=revision))
         self.core: Core = build_core(settings, store, self.clock, [])
         self.connect: ConnectBroker = partial(NatsBroker.connect, make_options(url, **options))
 
@@ -46,17 +48,35 @@ class SinkHarness:
     def problem(self) -> str:
         return self.core.event_sink_health.problem
 
+    @property
+    def difference(self) -> str:
+        return self.core.event_sink_health.difference
+
+    @property
+    def own(self) -> SinkDestination:
+        return event_sink.build_destination(self.core.settings.event_sink)
+
+    async def start(self) -> None:
+        """Do what a process with workers does when it starts."""
+        await event_sink.start_queue(self.core, runs_workers=True)
+
     @asynccontextmanager
     async def publish(self, owner: str = "here") -> AsyncIterator[asyncio.Task[None]]:
-        """Run the worker of a process."""
+        """Start a process, and run its workers for the sink."""
+        await self.start()
         encoder = webhooks.build_event_encoder()
-        publisher = EventPublisher(self.core, self.connect, encoder, owner)
-        task = asyncio.create_task(supervise(self.core, "publish_events", publisher.run))
+        publisher = EventPublisher(self.core, self.connect, encoder, self.own, owner)
+        watch = partial(event_sink.watch_installed, self.core)
+        jobs = {"publish_events": publisher.run, "watch_event_sink": watch}
+        tasks = [
+            asyncio.create_task(supervise(self.core, name, work)) for name, work in jobs.items()
+        ]
         try:
-            yield task
+            yield tasks[0]
         finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def create(self, **changes: Any) -> Payment:
         payment = await self.store.write(payments.create(make_payment(**changes)))
@@ -80,12 +100,13 @@ class SinkHarness:
         async def is_below() -> bool:
             return await self.count_waiting() < count
 
-        await wait_until(is_below, meanwhile=self._advance)
+        await wait_until(is_below, meanwhile=self.advance)
 
     async def wait_problem(self, text: str) -> None:
-        await wait_until(lambda: text in self.problem, meanwhile=self._advance)
+        await wait_until(lambda: text in self.problem, meanwhile=self.advance)
 
-    async def _advance(self) -> None:
+    async def advance(self) -> None:
+        """Let the workers of the process take their turns."""
         await advance(self.clock, 5)
 
 
@@ -98,10 +119,6 @@ def make_options(url: str, **options: Any) -> NatsOptions:
         "timeout_s": TIMEOUT_S,
     }
     return NatsOptions(**{**defaults, **options})
-
-
-async def turn_on(store: Store) -> None:
-    await store.write(outbox.set_sink_enabled(enabled=True))
 
 
 def list_ids(messages: Sequence[Msg]) -> list[str]:

@@ -65,6 +65,7 @@ _UNIT_BY_TABLE = {
     "SolanaChainSettings.lag_max": "slots",
     "NodeSettings.lag_max": "blocks",
     "EvmChainSettings.lag_max": "blocks",
+    "EventSinkSettings.revision": "number",
     "ForwarderSettings.sweep_factor": "times the cost",
     "ForwarderSettings.hot_max": "addresses",
 }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import ssl
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
 from pydantic import SecretStr
 
@@ -14,14 +15,27 @@ from florin_server.app import webhooks
 from florin_server.app.core import App
 from florin_server.app.home import SetupError
 from florin_server.base import logs
+from florin_server.db.context import StorageContext
 from florin_server.features.event_sink.service.broker import BrokerUnavailable
+from florin_server.features.event_sink.store import destination
+from florin_server.features.event_sink.store.destination import SinkDestination
 from florin_server.features.event_sink.worker import EventPublisher
-from florin_server.money.outbox.store import outbox
+from florin_server.operations.context import OperationsContext
 from florin_server.settings import Settings
-from florin_server.settings.event_sink import EventSinkSettings, split_hosts
+from florin_server.settings.context import SettingsContext
+from florin_server.settings.event_sink import EventSinkSettings, list_addresses, split_hosts
 
 if TYPE_CHECKING:
     from florin_server.features.event_sink.service.nats_broker import NatsOptions
+
+_log = logging.getLogger(__name__)
+
+# until a process notices that another one has changed the installation's sink
+_WATCH_S: Final = 10.0
+
+
+class _Context(OperationsContext, SettingsContext, StorageContext, Protocol):
+    """The parts of the application that this module uses."""
 
 
 def find_problem(settings: Settings) -> str:
@@ -37,16 +51,49 @@ def find_problem(settings: Settings) -> str:
     return ""
 
 
-async def start_queue(app: App, *, runs_workers: bool) -> None:
-    """Queue events for the sink from now on if it is on; SetupError if it cannot work.
+async def start_queue(app: _Context, *, runs_workers: bool) -> None:
+    """Queue events for the sink of the settings, if they are the installation's.
 
-    Only a process that publishes turns it off: other processes may lack its settings.
+    Raise SetupError if the sink cannot work. Processes without workers may lack its settings.
     """
     if problem := find_problem(app.settings):
         raise SetupError(problem)
-    enabled = bool(app.settings.event_sink.url)
-    if enabled or runs_workers:
-        await app.store.write(outbox.set_sink_enabled(enabled=enabled))
+    if not concerns(app.settings, runs_workers=runs_workers):
+        return
+    own = build_destination(app.settings.event_sink)
+    await app.store.write(destination.install(own, is_alone=app.store.is_exclusive))
+    await _compare(app, own)
+
+
+def concerns(settings: Settings, *, runs_workers: bool) -> bool:
+    """Return True if the settings of a process count: it names a sink, or runs workers."""
+    return runs_workers or bool(settings.event_sink.url)
+
+
+async def watch_installed(app: _Context) -> None:
+    """Work until canceled: compare this process's settings with the installation's."""
+    own = build_destination(app.settings.event_sink)
+    while True:
+        await _compare(app, own)
+        await app.clock.sleep(_WATCH_S)
+
+
+async def _compare(app: _Context, own: SinkDestination) -> None:
+    difference = own.describe_difference(await app.store.read(destination.find_installed()))
+    health = app.event_sink_health
+    if difference and difference != health.difference:
+        _log.warning("this process publishes no events: %s", difference)
+    elif health.difference and not difference:
+        _log.info("the event sink of this process is the installation's again")
+    health.difference = difference
+
+
+def build_destination(settings: EventSinkSettings) -> SinkDestination:
+    """Return where the settings of a process publish."""
+    if not settings.url:
+        return SinkDestination(settings.revision)
+    hosts = tuple(list_addresses(settings.url))
+    return SinkDestination(settings.revision, hosts, settings.stream, settings.subject)
 
 
 def build_publisher(app: App, lease_owner: str) -> EventPublisher:
@@ -55,8 +102,10 @@ def build_publisher(app: App, lease_owner: str) -> EventPublisher:
         NatsBroker,
     )
 
-    connect = partial(NatsBroker.connect, _build_options(app.settings.event_sink))
-    return EventPublisher(app, connect, webhooks.build_event_encoder(), lease_owner)
+    settings = app.settings.event_sink
+    connect = partial(NatsBroker.connect, _build_options(settings))
+    own = build_destination(settings)
+    return EventPublisher(app, connect, webhooks.build_event_encoder(), own, lease_owner)
 
 
 async def check_broker(settings: Settings) -> str:

@@ -202,6 +202,8 @@ def _build_jobs(app: App, staff: WorkerSet) -> list[Coroutine[Any, Any, None]]:
         steady["deliver_webhooks"] = deliverer.run
     if staff.runs_workers and archive.is_on(app.settings):
         steady["archive_payments"] = ArchiveWorker(app, staff.lease_owner).run
+    if event_sink.concerns(app.settings, runs_workers=staff.runs_workers):
+        steady["watch_event_sink"] = partial(event_sink.watch_installed, app)
     if staff.runs_workers and app.settings.event_sink.url:
         steady["publish_events"] = event_sink.build_publisher(app, staff.lease_owner).run
     if app.settings.prices.pairs:

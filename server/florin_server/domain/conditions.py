@@ -68,6 +68,7 @@ class ConditionName(StrEnum):
     WEBHOOKS_PAUSED = "webhooks_paused"
     EVENT_SINK_FAILING = "event_sink_failing"
     ARCHIVE_FAILING = "archive_failing"
+    EVENT_SINK_DIFFERS = "event_sink_differs"
     ITEM_SET_ASIDE = "item_set_aside"
     WORKER_FAILING = "worker_failing"
 
@@ -345,6 +346,15 @@ CONDITION_SPECS: Final[Mapping[ConditionName, ConditionSpec]] = {
         "(`florin archive verify`); restore altered or missing files from a copy, as Florin "
         "retries automatically",
     ),
+    _NAME.EVENT_SINK_DIFFERS: ConditionSpec(
+        ConditionState.WARNING,
+        "the settings of a process name another event sink than the installation's, or none: that "
+        "process publishes no events; they are queued, and processes with the installation's "
+        "settings publish them",
+        "set the same `url`, `stream`, `subject` and `revision` in `[event_sink]` of all "
+        "processes; to change the installation's, or to turn the event sink off, raise "
+        "`revision` above it",
+    ),
     _NAME.ITEM_SET_ASIDE: ConditionSpec(
         ConditionState.CRITICAL,
         "a step of a payment, payout or another item failed unexpectedly: the item is "
@@ -384,6 +394,7 @@ PROCESS_CONDITIONS: Final = frozenset(
         _NAME.STORE_UNREACHABLE,
         _NAME.STANDBY_BEHIND,
         _NAME.MACHINE_CLOCK_OFF,
+        _NAME.EVENT_SINK_DIFFERS,
         _NAME.WORKER_FAILING,
     }
 )

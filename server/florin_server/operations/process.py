@@ -89,6 +89,10 @@ class PartitionHealth:
 
 @dataclass(slots=True)
 class EventSinkHealth:
-    """The newest problem of publishing events in this process; empty while all are published."""
+    """The newest problem of publishing events in this process; empty while all are published.
+
+    `difference` says how its settings of the sink differ from the installation's.
+    """
 
     problem: str = ""
+    difference: str = ""

@@ -9,6 +9,8 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator, model_validator
 
 _SCHEMES = ("nats", "tls")
+# of NATS, if a URL has none
+_PORT = 4222
 # of a subject of NATS, without wildcards
 _TOKEN = r"[A-Za-z0-9_-]+"  # noqa: S105  (a part of a subject)
 
@@ -41,6 +43,14 @@ class EventSinkSettings(BaseModel):
         max_length=100,
         description="first part of the subjects: `{subject}.{live or test}.{merchant id}.{event "
         "type}`",
+    )
+    revision: int = Field(
+        default=1,
+        ge=1,
+        le=1_000_000_000,
+        description="revision of `url`, `stream` and `subject`: raise it in all processes to "
+        "change them, or to turn the event sink off; the settings with the highest revision are "
+        "those of the installation (on SQLite there is one process, which needs none)",
     )
     user: str = Field(default="", description="user name at the broker")
     password: SecretStr | None = Field(default=None, description="password of `user`")
@@ -106,3 +116,14 @@ def split_hosts(url: str) -> list[str]:
     hosts = [host.strip() for host in url.split(",") if host.strip()]
     scheme = hosts[0].partition("://")[0] if hosts else ""
     return [host if "://" in host else f"{scheme}://{host}" for host in hosts]
+
+
+def list_addresses(url: str) -> list[str]:
+    """Return each host as `host:port`, sorted."""
+    return sorted({_to_address(host) for host in split_hosts(url)})
+
+
+def _to_address(host: str) -> str:
+    parts = urlsplit(host)
+    name = parts.hostname or ""
+    return f"[{name}]:{parts.port or _PORT}" if ":" in name else f"{name}:{parts.port or _PORT}"

@@ -29,7 +29,8 @@ from florin_server.features.event_sink.service.broker import (
     EventRefused,
 )
 from florin_server.features.event_sink.service.message import build_messages
-from florin_server.features.event_sink.store import queue
+from florin_server.features.event_sink.store import destination, queue
+from florin_server.features.event_sink.store.destination import LEASE_NAME, SinkDestination
 from florin_server.features.event_sink.store.queue import PublishedPlace, QueuedPayment
 from florin_server.money.outbox.store.outbox import EVENT_SINK_ID
 from florin_server.operations.context import OperationsContext, QuarantineContext
@@ -52,7 +53,6 @@ class _Context(
 
 _log = logging.getLogger(__name__)
 
-LEASE_NAME: Final = "event_sink"
 _LEASE_US: Final = 30_000_000
 _RENEW_US: Final = _LEASE_US // 3
 # events without a notification to this process are found after this
@@ -93,11 +93,13 @@ class EventPublisher:
         core: _Context,
         connect: ConnectBroker,
         encode_event: EventEncoder,
+        own: SinkDestination,
         lease_owner: str,
     ) -> None:
         self._core = core
         self._connect = connect
         self._encode_event = encode_event
+        self._own = own
         self._lease_owner = lease_owner
         self._due_event = asyncio.Event()
         for topic in (Topic.WEBHOOKS, Topic.PAYMENT, Topic.PAYOUT):
@@ -169,13 +171,19 @@ class EventPublisher:
         return bool(results) and not is_stuck
 
     async def _keep_lease(self) -> bool:
-        """Acquire or renew the lease if that is due; False while another process has it."""
-        now_us, store = self._core.clock.now_us(), self._core.store
-        if self._epoch is None or not 0 <= now_us - self._leased_us < _RENEW_US:
-            steps = leases.acquire(
-                LEASE_NAME, self._lease_owner, now_us, _LEASE_US, store.is_exclusive
+        """Acquire or renew the lease if that is due.
+
+        False while another process has it, or while the installation has another event sink.
+        """
+        now_us, store, former = self._core.clock.now_us(), self._core.store, self._epoch
+        if former is None or not 0 <= now_us - self._leased_us < _RENEW_US:
+            steps = destination.acquire_lease(
+                self._own, self._lease_owner, now_us, _LEASE_US, is_alone=store.is_exclusive
             )
             self._epoch, self._leased_us = await store.write(steps), now_us
+            if self._epoch is None and former is not None:
+                # processes with the installation's sink need not wait until it lapses
+                await store.write(leases.release(LEASE_NAME, self._lease_owner, former))
         return self._epoch is not None
 
     async def _publish_due(self) -> list[_PublishResult]:

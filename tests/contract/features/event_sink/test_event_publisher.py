@@ -10,10 +10,9 @@ import pytest
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.features.event_sink.store import queue
 from florin_server.features.monitoring.service import quarantine as items
-from florin_server.money.outbox.store import outbox
 from florin_server.operations.store import quarantine as stored
 
-from tests.support.event_sink import SinkHarness, list_ids, list_places, make_options, turn_on
+from tests.support.event_sink import SinkHarness, list_ids, list_places, make_options
 from tests.support.nats_accounts import NatsAccount, NatsKey
 from tests.support.nats_server import NatsServer, serve_nats
 from tests.support.tcp_relay import TcpRelay
@@ -33,8 +32,9 @@ async def broker(tmp_path):
 
 @pytest.fixture
 async def sink(shop, broker, tmp_path):
-    await turn_on(shop)
-    return SinkHarness(shop, tmp_path, broker.url)
+    harness = SinkHarness(shop, tmp_path, broker.url)
+    await harness.start()
+    return harness
 
 
 async def test_events_are_published_in_order_with_ids_of_webhooks(sink, broker):
@@ -54,12 +54,13 @@ async def test_events_are_published_in_order_with_ids_of_webhooks(sink, broker):
     assert sink.problem == ""
 
 
-async def test_events_are_queued_only_while_the_sink_is_on(shop, sink):
-    await shop.write(outbox.set_sink_enabled(enabled=False))
+async def test_events_are_queued_only_while_the_sink_is_on(shop, sink, tmp_path):
+    await SinkHarness(shop, tmp_path, "", revision=2).start()
     created = await sink.create()
     assert await sink.count_waiting() == 0
-    await turn_on(shop)
-    await turn_on(shop)
+    again = SinkHarness(shop, tmp_path, sink.core.settings.event_sink.url, revision=3)
+    await again.start()
+    await again.start()
     await sink.cancel(created)
     (pending,) = await shop.read(queue.list_due(sink.clock.now_us(), 10))
     assert (pending.payment_id, pending.place, pending.newest) == (created.id, 0, 1)
@@ -74,13 +75,13 @@ async def test_merchant_id_is_a_single_token_of_the_subject(sink, broker):
 
 
 async def test_event_is_stored_once_after_its_acknowledgement_was_lost(shop, broker, tmp_path):
-    await turn_on(shop)
     await broker.add_stream()
     lost: list[bool] = []
     async with TcpRelay(broker.port) as relay:
         # the loss itself ends the wait for the acknowledgement
         url = f"nats://127.0.0.1:{relay.port}"
         sink = SinkHarness(shop, tmp_path, url, timeout_s=LONG_S)
+        await sink.start()
         payment = await sink.create()
         relay.cut(b'"seq":', lambda: lost.append(True))
         async with sink.publish():
@@ -93,13 +94,13 @@ async def test_event_is_stored_once_after_its_acknowledgement_was_lost(shop, bro
 
 
 async def test_event_that_ends_connections_holds_no_other_and_is_reported(shop, broker, tmp_path):
-    await turn_on(shop)
     await broker.add_stream()
     async with TcpRelay(broker.port) as relay:
         url = f"nats://127.0.0.1:{relay.port}"
         sink = SinkHarness(shop, tmp_path, url, timeout_s=LONG_S)
+        await sink.start()
         poison = await sink.create()
-        others = [await sink.create() for _ in range(3)]
+        payments = [await sink.create() for _ in range(3)]
         ends_connections = True
 
         def cut_again() -> None:
@@ -111,14 +112,14 @@ async def test_event_that_ends_connections_holds_no_other_and_is_reported(shop, 
             await sink.wait_waiting_below(2)
             await sink.wait_problem("does not store some events: the connection is lost")
             # of a payment that is published
-            await sink.cancel(others[0])
+            await sink.cancel(payments[0])
             await sink.wait_waiting_below(2)
             assert sink.problem
             ends_connections = False
             await sink.wait_published()
             await wait_until(lambda: sink.problem, "")
     places = list_places(await broker.list_messages())
-    assert places == {payment.id: [0] for payment in (poison, *others)} | {others[0].id: [0, 1]}
+    assert places == {payment.id: [0] for payment in (poison, *payments)} | {payments[0].id: [0, 1]}
 
 
 async def test_lost_connection_is_reported_at_once_while_nothing_is_published(sink, broker):
@@ -148,8 +149,8 @@ async def test_broker_that_returns_gets_every_event(sink, broker):
 
 async def test_event_that_is_too_large_for_the_broker_stops_no_other(shop, tmp_path):
     async with serve_nats(tmp_path / "small", "max_payload: 4000") as broker:
-        await turn_on(shop)
         sink = SinkHarness(shop, tmp_path, broker.url)
+        await sink.start()
         await sink.core.quarantine.load()
         large = await sink.create(reference_id="x" * 8000)
         small = await sink.create()
@@ -184,8 +185,8 @@ async def test_event_that_is_too_large_for_the_stream_is_published_after_a_retry
 
 
 async def test_missing_stream_is_reported_by_name_until_it_exists(shop, broker, tmp_path):
-    await turn_on(shop)
     sink = SinkHarness(shop, tmp_path, broker.url, creates_stream=False)
+    await sink.start()
     payment = await sink.create()
     async with sink.publish():
         await sink.wait_problem("create stream florin_events")
@@ -201,9 +202,9 @@ async def test_subject_that_may_not_be_published_holds_no_other(shop, tmp_path):
         '{ user: "reader", password: "secret-2" }] }'
     )
     async with serve_nats(tmp_path / "users", permissions) as broker:
-        await turn_on(shop)
         access = {"user": "florin", "password": "secret-1"}
         sink = SinkHarness(shop, tmp_path, broker.url, **access)
+        await sink.start()
         await sink.create(merchant_id="mer_2")
         payment = await sink.create()
         async with sink.publish():
@@ -225,8 +226,8 @@ async def test_renewed_credentials_of_an_account_are_used_without_a_restart(shop
     account, path = NatsAccount.create(), tmp_path / "florin.creds"
     NatsAccount.create().write_credentials(path)
     async with serve_nats(tmp_path / "accounts", account.options) as broker:
-        await turn_on(shop)
         sink = SinkHarness(shop, tmp_path, broker.url, credentials=path)
+        await sink.start()
         payment = await sink.create()
         async with sink.publish():
             await sink.wait_problem("uthorization")
@@ -243,8 +244,8 @@ async def test_seed_of_an_nkey_gives_access(shop, tmp_path):
     path.write_text(f"{key.seed}\n")
     users = f'authorization {{ users = [{{ nkey: "{key.public}" }}] }}'
     async with serve_nats(tmp_path / "users", users) as broker:
-        await turn_on(shop)
         sink = SinkHarness(shop, tmp_path, broker.url, credentials=path)
+        await sink.start()
         payment = await sink.create()
         async with sink.publish():
             await sink.wait_published()
@@ -254,7 +255,7 @@ async def test_seed_of_an_nkey_gives_access(shop, tmp_path):
 
 async def test_second_process_publishes_once_the_lease_is_free(shop, sink, broker, tmp_path):
     dead = NatsServer(tmp_path / "dead")
-    standby = SinkHarness(shop, tmp_path, dead.url)
+    standby = SinkHarness(shop, tmp_path, broker.url, hosts=[dead.url])
     async with sink.publish("first"):
         await sink.create()
         await sink.wait_published()
@@ -270,8 +271,8 @@ async def test_second_process_publishes_once_the_lease_is_free(shop, sink, broke
 
 async def test_publisher_uses_any_host_that_answers(shop, broker, tmp_path):
     dead = NatsServer(tmp_path / "dead")
-    await turn_on(shop)
     sink = SinkHarness(shop, tmp_path, broker.url, hosts=[dead.url, broker.url])
+    await sink.start()
     await sink.create()
     async with sink.publish():
         await sink.wait_published()

@@ -73,6 +73,7 @@ INSTALLATION_CONDITIONS = (
     ConditionName.WEBHOOKS_PAUSED,
     ConditionName.EVENT_SINK_FAILING,
     ConditionName.ARCHIVE_FAILING,
+    ConditionName.EVENT_SINK_DIFFERS,
     ConditionName.ITEM_SET_ASIDE,
     ConditionName.WORKER_FAILING,
 )
@@ -159,6 +160,7 @@ async def list_installation_conditions(
         ConditionName.WORKER_FAILING: app.worker_failures.describe(app.clock.now_us()),
         ConditionName.EVENT_SINK_FAILING: [app.event_sink_health.problem],
         ConditionName.ARCHIVE_FAILING: [app.archive.write_problem, app.archive.read_problem],
+        ConditionName.EVENT_SINK_DIFFERS: [app.event_sink_health.difference],
         **{name: [problem] for name, problem in app.check_exposure().items()},
     }
     if scope.includes_nodes:

@@ -1,7 +1,7 @@
 """Deliveries of changes of payments, queued in the transaction of the change.
 
-While the event sink is on, it gets one of each payment, beside those of the endpoints. Its state is
-in the store, because every process that changes a payment has to agree on it.
+While the event sink is on, it gets one of each payment, beside those of the endpoints. The store
+says whether it is on, because every process that changes a payment has to agree on it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, ColumnElement, case, false, literal, or_, select, union_all
 from sqlalchemy.dialects.postgresql import Insert
 
-from florin_server.db import installation
 from florin_server.db.engine.query import Command, Op, insert, is_in, operation, param
 from florin_server.db.tables.tables import (
     installation_table,
@@ -26,7 +25,7 @@ from florin_server.money.outbox.store import events
 # in place of an endpoint; the ids of endpoints have another form
 EVENT_SINK_ID: Final = "event_sink"
 # the name of the value that exists while events are queued for the sink
-_EVENT_SINK_MARK: Final = "event_sink"
+EVENT_SINK_MARK: Final = "event_sink"
 
 _COLUMNS = [column.name for column in webhook_delivery_table.c]
 _endpoint, _delivery = webhook_endpoint_table.c, webhook_delivery_table.c
@@ -65,7 +64,7 @@ def _select_rows(
     )
     is_on = (
         select(installation_table.c.name)
-        .where(installation_table.c.name == literal(_EVENT_SINK_MARK))
+        .where(installation_table.c.name == literal(EVENT_SINK_MARK))
         .exists()
     )
     for_sink = (
@@ -144,16 +143,3 @@ def enqueue_settlements(payment_ids: Collection[str]) -> Op[None]:
 def enqueue_later_change(payment_id: str, at_us: int) -> Op[None]:
     """Queue the newest change of a locked payment's refunds or deposits; part of an operation."""
     yield _ENQUEUE_LATER_CHANGE(payment_id=payment_id, at_us=at_us)
-
-
-@operation
-def set_sink_enabled(*, enabled: bool) -> Op[None]:
-    """Queue the events of all later changes for the sink, or none any more.
-
-    What is queued already stays so.
-    """
-    if (yield from installation.find_value(_EVENT_SINK_MARK)) is not None:
-        if not enabled:
-            yield from installation.forget_value(_EVENT_SINK_MARK)
-    elif enabled:
-        yield from installation.put_value(_EVENT_SINK_MARK, "1")
