@@ -13,12 +13,15 @@ from typing import NamedTuple
 
 from florin_server.domain.capacity.day import EXPIRY_S, SimulatedDay, simulate_day
 from florin_server.domain.capacity.model import (
+    CHANGES_MAX,
     DATABASE,
     DISK,
     GAS,
     KEY,
     NODE,
+    NOTICES,
     SERVICE,
+    VACUUM,
     Chain,
     Costs,
     Demand,
@@ -31,7 +34,7 @@ from florin_server.domain.capacity.sizing import LOAD_MAX, InstallationPlan, pla
 from tests.bench import report
 from tests.bench.report import Report
 
-# from one run on two busy cores of a virtual machine; gas is the same everywhere
+# from runs on two busy cores of a virtual machine; gas is the same everywhere
 DEFAULTS = Costs(
     service_us=6_700, settle_us=2_400, database_us=4_000, gas=68_424, trials_per_s=6_200
 )
@@ -70,6 +73,12 @@ def costs_of(reported_report: Report | None) -> tuple[Costs, Mapping[str, str]]:
         "stored_bytes": ("payment_stored_bytes", "`payment_stored_bytes`"),
         "log_bytes": ("payment_log_bytes", "`payment_log_bytes`"),
         "dead_rows": ("payment_dead_rows", "`payment_dead_rows`"),
+        "vacuum_cost": ("payment_vacuum_cost", "`payment_vacuum_cost`"),
+        "transaction_ids": ("payment_transaction_ids", "`payment_transaction_ids`"),
+        "changes": ("payment_changes", "`payment_changes`"),
+        "notify_us": ("notify_us", "`notify_us`"),
+        "listener_us": ("notify_listener_us", "`notify_listener_us`"),
+        "receive_us": ("notify_receive_us", "`notify_receive_us`"),
     }
     costs, sources = DEFAULTS, {}
     for name, (figure, source) in results.items():
@@ -104,6 +113,16 @@ def carried(costs: Costs, sources: Mapping[str, str], chain: Chain) -> list[str]
     how[DISK] = (
         f"{ASSUMED_DISK.bytes_per_s / 1e6:.0f} MB/s (assumed), {costs.written_bytes:,.0f} B per "
         f"payment ({sources['stored_bytes']}, {sources['log_bytes']})"
+    )
+    how[NOTICES] = (
+        f"{costs.changes:.1f} changes per payment ({sources['changes']}), at most {CHANGES_MAX} in "
+        f"a notification; {costs.notify_us:.0f} µs each ({sources['notify_us']}), and "
+        f"{costs.listener_us:.0f} µs for each process that listens ({sources['listener_us']})"
+    )
+    vacuum = Installation().vacuum
+    how[VACUUM] = (
+        f"a cost of {costs.vacuum_cost:.1f} per payment ({sources['vacuum_cost']}); "
+        f"{vacuum.cost_limit} every {vacuum.delay_s * 1e3:.0f} ms (PostgreSQL's default)"
     )
     rows = [f"| one {name} | {item[name]:,.0f} | {how[name]} |" for name in item]
     return ["| Resource | Payments/s | Source |", "|-|-:|-|", *rows]
@@ -144,6 +163,24 @@ def grown(costs: Costs, plans: Sequence[Sized]) -> list[str]:
             f"{growth.log_bytes_a_day / 1e9:,.1f} GB | {load:.1%} | "
             f"{growth.days_until_full(size_bytes):,.1f} days | "
             f"{growth.dead_rows_per_s:,.0f} | {installation.connections():,} |"
+        )
+    return lines
+
+
+def shared(costs: Costs, plans: Sequence[Sized]) -> list[str]:
+    """Return table lines: notifications between processes in the busiest minute, and vacuum."""
+    names = ("Processes on a PostgreSQL", "Notifications/s", "Changes in each", "Delay")
+    vacuum = ("Vacuum cost limit", "Vacuum because of age after")
+    lines = _head("Payments/s", *names, "PostgreSQL cores for them", *vacuum)
+    for sized_plan in plans:
+        demand, installation = sized_plan.plan.demand, sized_plan.plan.installation
+        sent = installation.notifications(costs, demand.peak)
+        hours = Growth(costs, demand.rate, demand.peak).hours_until_freeze(installation.databases)
+        limit = installation.vacuum.cost_limit * installation.vacuum_limits
+        lines.append(
+            f"| {demand.rate:,.0f} | {sent.listeners:,} | {sent.per_s:,.0f} | "
+            f"{sent.changes_each:,.1f} | {sent.delay_s * 1e3:,.1f} ms | "
+            f"{sent.database_cores:.2f} | {limit:,} | {hours:,.0f} hours |"
         )
     return lines
 
@@ -200,10 +237,14 @@ def plan(reported_report: Report | None) -> str:
     writes = (
         f"What that writes: {costs.stored_bytes:,.0f} B of a payment stay in the database "
         f"({sources['stored_bytes']}), {costs.log_bytes:,.0f} B are logged "
-        f"({sources['log_bytes']}), and vacuum removes {costs.dead_rows:,.0f} row versions "
+        f"({sources['log_bytes']}), and vacuum removes {costs.dead_rows:,.1f} row versions "
         f"({sources['dead_rows']}). Each PostgreSQL has a disk of "
         f"{ASSUMED_DISK.size_bytes / 1e12:.0f} TB that writes "
         f"{ASSUMED_DISK.bytes_per_s / 1e6:.0f} MB/s (assumed)."
+    )
+    notifies = (
+        "Notifications between the processes of one PostgreSQL in the busiest minute, and what "
+        "vacuum needs. A process sends one notification at a time, with all changes since the last:"
     )
     tables = (
         carried(costs, sources, CHAIN),
@@ -211,6 +252,8 @@ def plan(reported_report: Report | None) -> str:
         needed(plans),
         [writes],
         grown(costs, plans),
+        [notifies],
+        shared(costs, plans),
         ["A day in each installation. " + about],
         waited(plans),
         ["The same day with one of each resource:"],

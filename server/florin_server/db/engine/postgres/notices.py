@@ -20,8 +20,8 @@ from florin_server.db.engine.postgres.session import make_statement_prefix, open
 from florin_server.db.engine.query import StoreUnavailable
 from florin_server.db.engine.where import DatabaseConfig
 
-_CHANNEL = "florin"
-_NOTIFY = f"SELECT pg_notify('{_CHANNEL}', $1)"
+CHANNEL = "florin"
+_NOTIFY = f"SELECT pg_notify('{CHANNEL}', $1)"
 _CONNECT_S, _ANSWER_S = 5.0, 2.0
 # a connection that the network dropped is silent, so it is checked at this interval
 _ALIVE_S = 10.0
@@ -60,7 +60,7 @@ class PostgresNotificationChannel:
             raise to_store_error(error) from error
         try:
             raw.add_termination_listener(lambda _: lost.set())
-            await raw.add_listener(_CHANNEL, lambda _raw, _pid, _channel, text: on_message(text))
+            await raw.add_listener(CHANNEL, lambda _raw, _pid, _channel, text: on_message(text))
             on_start()
             while True:
                 await wait_for_first(lost.wait(), clock.sleep(_ALIVE_S))
