@@ -19,6 +19,7 @@
 # - which resource is full first if there is one of each, and what to add,
 # - the smallest installation that carries the busiest minute,
 # - a simulated day of it, in which a chain has no blocks and the database fails over,
+# - how late processes learn of each other's changes, and what vacuum needs,
 # - when its disk is full, what it logs, and how many connections it needs.
 #
 # No Florin runs here. Costs of a payment are those of the benchmarks in `docs/performance.md`; all
@@ -27,7 +28,7 @@
 # %% tags=["parameters"]
 RATES = (10, 100, 1_000, 10_000)  # payments a second, on average over a day
 SEED = 7
-# of one payment: processor time, gas, dry runs of a node, and bytes in PostgreSQL
+# of one payment: processor time (µs), gas, dry runs of a node (1/s), and bytes in PostgreSQL
 COSTS = {
     "service_us": 5_067,
     "settle_us": 1_700,
@@ -36,10 +37,19 @@ COSTS = {
     "trials_per_s": 7_664,
     "stored_bytes": 7_700,
     "log_bytes": 11_892,
-    "dead_rows": 5,
+    "dead_rows": 4.2,
+    "vacuum_cost": 27.4,  # as PostgreSQL counts it: 1 for a page in memory, 20 to change one
+    "transaction_ids": 1.1,
+    "changes": 2.2,  # of which other processes are notified
+    # µs of one notification: PostgreSQL, and for each listener; a process that receives it
+    "notify_us": 31,
+    "listener_us": 17,
+    "receive_us": 10,
 }
 CHAIN = {"block_s": 2, "block_gas": 60_000_000, "share": 0.1}  # the share that one caller can use
 DISK = {"size_bytes": 4e12, "bytes_per_s": 500e6}  # of one PostgreSQL
+VACUUM = {"cost_limit": 200, "delay_s": 0.002}  # of autovacuum, by default
+SWEEP_S = 1.0  # processes find changes without notifications after that
 CONNECTIONS_MAX = 100  # `max_connections` of PostgreSQL, by default
 OUTAGE_S, FAILOVER_S = 1_800, 60  # of one chain in the evening, and of the database before
 
@@ -53,7 +63,9 @@ from florin_server.domain.capacity.sizing import LOAD_MAX, plan_installation
 
 use_style()
 costs = model.Costs(**COSTS)
-least = model.Installation(chain=model.Chain(**CHAIN), disk=model.Disk(**DISK))
+least = model.Installation(
+    chain=model.Chain(**CHAIN), disk=model.Disk(**DISK), vacuum=model.Vacuum(**VACUUM)
+)
 
 
 def demand_of(rate):
@@ -86,8 +98,9 @@ for name, rate in sorted(carries.items(), key=lambda item: item[1]):
     print(f"one {name:<16} {rate:>10,.0f} payments/s")
 
 # %% [markdown]
-# Look at the order: a chain's gas is used up long before a processor, and a disk's speed last. The
-# lines are parallel, so this order is the same for every rate.
+# Look at the order: a chain's gas is used up long before a processor, and a disk's speed much
+# later. The lines are parallel, so this order is the same for every rate. Notifications are an
+# exception: each further process makes all of them dearer. They have a chart of their own below.
 
 # %%
 names = sorted(carries, key=carries.get)
@@ -99,7 +112,7 @@ chart = axes(
 )
 grid = np.geomspace(min(RATES) / 4, max(RATES), 60)
 factor = plans[RATES[0]].demand.peak / RATES[0]
-for name, color in zip(names, COLOURS, strict=False):
+for name, color in zip([name for name in names if name != model.NOTICES], COLOURS, strict=True):
     chart.plot(grid, grid * factor / carries[name], color=color, label=name)
 chart.axhline(LOAD_MAX, color=QUIET, linestyle="--")
 chart.set(xscale="log", yscale="log")
@@ -116,6 +129,8 @@ STEPS = {
     model.KEY: "add relayers to each chain",
     model.NODE: "add nodes to each chain",
     model.DISK: "give each group of merchants an installation of its own",
+    model.VACUUM: "raise `autovacuum_vacuum_cost_limit`",
+    model.NOTICES: "run fewer processes on one PostgreSQL, or set `notify = false`",
 }
 for rate, plan in plans.items():
     full = {name: load for name, load in plan.first_loads.items() if load > LOAD_MAX}
@@ -136,6 +151,7 @@ for rate, plan in plans.items():
         "service cores": installation.service_cores,
         "PostgreSQL cores": installation.database_cores,
         "PostgreSQL servers": installation.databases,
+        "vacuum cost limit": installation.vacuum.cost_limit * installation.vacuum_limits,
         "nodes": installation.nodes,
         "chains": installation.chains,
         "keys of a chain": installation.keys,
@@ -154,6 +170,62 @@ for rate, connections in sizes.loc["connections"].items():
     a_server = connections / sizes.loc["PostgreSQL servers", rate]
     step = "" if a_server <= CONNECTIONS_MAX else f", more than the default of {CONNECTIONS_MAX}"
     print(f"{rate:>6,} payments/s: {a_server:,.0f} connections to a server{step}")
+
+# %% [markdown]
+# ## Notifications between processes
+#
+# A process that commits a change notifies all others by `NOTIFY`. PostgreSQL sends notifications
+# one after another, each to every process. A process has one on its way at a time, with all changes
+# since the last. So a busy queue makes them late, and holds up no payment.
+
+# %%
+for rate, plan in plans.items():
+    sent = plan.installation.notifications(costs, plan.demand.peak)
+    print(
+        f"{rate:>6,} payments/s: {sent.listeners:>3} on a server, {sent.per_s:>5,.0f} "
+        f"notifications/s of {sent.changes_each:4.1f} changes, {sent.delay_s * 1e3:4.1f} ms late, "
+        f"{sent.database_cores:.2f} PostgreSQL cores for them"
+    )
+
+# %% [markdown]
+# Look at where the lines meet the one of the sweep: with so many processes, notifications arrive
+# no sooner than changes are found without them. A line rises steeply where the queue gets busy all
+# the time, and each process waits for its turn.
+
+# %%
+processes = np.arange(1, 401)
+limit = costs.count_listeners(SWEEP_S)
+chart = axes(
+    f"With {limit} processes on one PostgreSQL, notifications gain nothing",
+    "Processes on one PostgreSQL",
+    "Delay of a change, s",
+    "the line is the sweep that finds changes without notifications",
+)
+for rate, color in zip((10, 100, 1_000), COLOURS, strict=False):
+    delays = [model.Notifications(costs, rate, int(count)).delay_s for count in processes]
+    chart.plot(processes, delays, color=color, label=f"{rate:,} payments/s")
+chart.axhline(SWEEP_S, color=QUIET, linestyle="--")
+chart.set(yscale="log")
+_ = chart.legend()
+
+# %% [markdown]
+# ## Vacuum
+#
+# All autovacuum workers of a PostgreSQL share one limit. If payments leave more than that, dead
+# rows stay, and tables grow. PostgreSQL also vacuums tables because of their age, after 200 million
+# transaction ids; a group of writes uses one.
+
+# %%
+for rate, plan in plans.items():
+    installation, demand = plan.installation, plan.demand
+    default = model.Installation(databases=installation.databases, vacuum=installation.vacuum)
+    aged = model.Growth(costs, rate, demand.peak).hours_until_freeze(installation.databases)
+    print(
+        f"{rate:>6,} payments/s: {default.loads(costs, demand.peak)[model.VACUUM]:5.0%} of the "
+        f"default in the busiest minute, so a cost limit of "
+        f"{installation.vacuum.cost_limit * installation.vacuum_limits}; because of age after "
+        f"{aged:,.0f} hours"
+    )
 
 # %% [markdown]
 # ## A day with a failover and an outage
@@ -255,4 +327,8 @@ for rate, plan in plans.items():
     # only payments of the chain without blocks are late, and those behind them
     assert day.late <= 2 * OUTAGE_S * plan.demand.peak / plan.installation.chains
     assert set(plan.first_loads) == set(STEPS)
+    sent = plan.installation.notifications(costs, plan.demand.peak)
+    assert np.isclose(sent.per_s * sent.changes_each, sent.rate * costs.changes)
+    assert sent.changes_each <= model.CHANGES_MAX
+    assert sent.delay_s < SWEEP_S, "notifications arrive no sooner than changes are found"
 assert plans[max(RATES)].bottleneck == min(carries, key=carries.get)

@@ -1,7 +1,8 @@
 """The capacity of an installation: what a payment costs, what arrives, and what one resource does.
 
-The costs of a payment are measured; what a chain and a disk can do is assumed. Failed payments,
-watchers beyond a poll, retries, payouts and other traffic are left out.
+The costs of a payment are measured; what a chain and a disk can do is assumed, and vacuum has
+PostgreSQL's defaults. Failed payments, watchers beyond a poll, retries, payouts and other traffic
+are left out.
 """
 
 from __future__ import annotations
@@ -17,10 +18,16 @@ HOUR_S: Final = 3_600
 MINUTE_S: Final = 60
 # of a process, and of one that starts while it replaces another
 CONNECTIONS: Final = 13
+# of payments, in the 7,900 bytes of one notification between processes
+CHANGES_MAX: Final = 200
+# transaction ids after which PostgreSQL vacuums a table in any case (autovacuum_freeze_max_age)
+FREEZE_AGE: Final = 200_000_000
 # resources
 SERVICE: Final = "service core"
 DATABASE: Final = "PostgreSQL core"
 DISK: Final = "disk"
+NOTICES: Final = "notification queue"
+VACUUM: Final = "vacuum"
 NODE: Final = "node"
 KEY: Final = "key"
 GAS: Final = "chain"
@@ -37,7 +44,14 @@ class Costs:
     trials_per_s: float  # of one node
     stored_bytes: float = 7_700  # that stay in the database, with indexes
     log_bytes: float = 12_000  # of the write-ahead log
-    dead_rows: float = 5  # versions of rows that vacuum removes
+    dead_rows: float = 4.2  # versions of rows that vacuum removes
+    vacuum_cost: float = 27.4  # of that vacuum, in PostgreSQL's unit: 20 to change a page
+    transaction_ids: float = 1.1  # of transactions that write
+    changes: float = 2.2  # of which other processes are notified
+    # of one notification: PostgreSQL's time, and for each process that listens; and a process's
+    notify_us: float = 31
+    listener_us: float = 17
+    receive_us: float = 10
 
     # each payment is simulated at its confirm and again before it is sent
     trials: int = 2
@@ -46,6 +60,11 @@ class Costs:
     def written_bytes(self) -> float:
         """Return what the disk writes for a payment: the log, and pages later."""
         return self.log_bytes + self.stored_bytes
+
+    def count_listeners(self, delay_s: float) -> int:
+        """Return how many processes a database can notify in turn within a delay."""
+        half = self.notify_us / (2 * self.listener_us)
+        return int(math.sqrt(half**2 + delay_s * 1e6 / self.listener_us) - half)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +92,66 @@ class Disk:
 
     size_bytes: float = 4e12
     bytes_per_s: float = 500e6
+
+
+@dataclass(frozen=True, slots=True)
+class Vacuum:
+    """The pace of all autovacuum workers together; PostgreSQL's defaults.
+
+    They are `vacuum_cost_limit` and `autovacuum_vacuum_cost_delay`.
+    """
+
+    cost_limit: int = 200
+    delay_s: float = 0.002
+
+    @property
+    def cost_per_s(self) -> float:
+        """Return the cost that vacuums can have in a second."""
+        return self.cost_limit / self.delay_s
+
+
+@dataclass(frozen=True, slots=True)
+class Notifications:
+    """The notifications in one database, at a rate of payments a second.
+
+    A process sends one at a time, with all changes since the last one. So PostgreSQL's queue never
+    overflows: once it is busy all the time, notifications report more changes, and arrive later.
+    """
+
+    costs: Costs
+    rate: float
+    listeners: int
+
+    @property
+    def message_us(self) -> float:
+        """Return PostgreSQL's time for one; they are sent one after another."""
+        return self.costs.notify_us + self.costs.listener_us * self.listeners
+
+    @property
+    def per_s(self) -> float:
+        """Return how many are sent a second."""
+        return min(self.rate * self.costs.changes, 1e6 / self.message_us)
+
+    @property
+    def changes_each(self) -> float:
+        """Return the changes that one reports on average."""
+        return self.rate * self.costs.changes / self.per_s
+
+    @property
+    def delay_s(self) -> float:
+        """Return how late a process learns of another's change; each process waits for its turn."""
+        turns = self.listeners if self.changes_each > 1 else 1
+        return turns * self.message_us / 1e6
+
+    @property
+    def database_cores(self) -> float:
+        """Return PostgreSQL's cores that wake further processes: the first is in its cost."""
+        return self.per_s * self.costs.listener_us * (self.listeners - 1) / 1e6
+
+    @property
+    def service_share(self) -> float:
+        """Return the share of each service core that receives those of other processes."""
+        return self.per_s * self.costs.receive_us * (1 - 1 / self.listeners) / 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +215,24 @@ class Installation:
     keys: int = 1
     chains: int = 1
     databases: int = 1  # PostgreSQL servers; several are separate installations
+    vacuum_limits: int = 1  # times the cost limit of vacuum
     chain: Chain = field(default_factory=Chain)
     disk: Disk = field(default_factory=Disk)
+    vacuum: Vacuum = field(default_factory=Vacuum)
 
     def carries(self, costs: Costs) -> Mapping[str, float]:
         """Return the payments a second that each resource handles in total."""
         chain = self.chain
+        message_us = self.notifications(costs, 0).message_us
         return {
             SERVICE: self.service_cores * 1e6 / costs.service_us,
             DATABASE: self.database_cores * 1e6 / costs.database_us,
             DISK: self.databases * self.disk.bytes_per_s / costs.written_bytes,
+            NOTICES: self.databases * CHANGES_MAX * 1e6 / (costs.changes * message_us),
+            VACUUM: self.databases
+            * self.vacuum_limits
+            * self.vacuum.cost_per_s
+            / costs.vacuum_cost,
             NODE: self.nodes * costs.trials_per_s / costs.trials,
             KEY: self.chains * self.keys * chain.signed_payments(costs) / chain.block_s,
             GAS: self.chains * chain.gas_payments(costs) / chain.block_s,
@@ -157,7 +244,16 @@ class Installation:
 
     def loads(self, costs: Costs, rate: float) -> Mapping[str, float]:
         """Return the load of each resource at a rate of payments a second; above 1 they wait."""
-        return {name: rate / item for name, item in self.carries(costs).items()}
+        loads = {name: rate / item for name, item in self.carries(costs).items()}
+        notifications = self.notifications(costs, rate)
+        loads[SERVICE] += notifications.service_share
+        loads[DATABASE] += notifications.database_cores * self.databases / self.database_cores
+        return loads
+
+    def notifications(self, costs: Costs, rate: float) -> Notifications:
+        """Return the notifications of each database: one process uses each service core."""
+        listeners = math.ceil(self.service_cores / self.databases)
+        return Notifications(costs, rate / self.databases, listeners)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +283,10 @@ class Growth:
     def dead_rows_per_s(self) -> float:
         """Return the row versions that vacuum has to remove on average."""
         return self.costs.dead_rows * self.rate
+
+    def hours_until_freeze(self, databases: int) -> float:
+        """Return after how many hours tables are vacuumed again because of their age."""
+        return FREEZE_AGE * databases / (self.costs.transaction_ids * self.rate * HOUR_S)
 
     def days_until_full(self, disk_bytes: float) -> float:
         """Return after how many days the database fills a disk."""

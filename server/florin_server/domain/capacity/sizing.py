@@ -13,7 +13,9 @@ from florin_server.domain.capacity.model import (
     GAS,
     KEY,
     NODE,
+    NOTICES,
     SERVICE,
+    VACUUM,
     Costs,
     Demand,
     Installation,
@@ -28,6 +30,8 @@ COUNT_FIELDS: Final[Mapping[str, str]] = {
     SERVICE: "service_cores",
     DATABASE: "database_cores",
     DISK: "databases",
+    NOTICES: "databases",
+    VACUUM: "vacuum_limits",
     NODE: "nodes",
     KEY: "keys",
     GAS: "chains",
@@ -62,7 +66,20 @@ def plan_installation(costs: Costs, demand: Demand, least: Installation) -> Inst
     # every chain has its own keys
     counts[KEY] = max(1, math.ceil(counts[KEY] / counts[GAS]))
     counts[DISK] = max(counts[DISK], math.ceil(counts[DATABASE] / DATABASE_CORES_MAX))
+    # a database is shared by the resources that it limits
+    counts[NOTICES] = counts[DISK] = max(counts[DISK], counts[NOTICES])
+    counts[VACUUM] = math.ceil(counts[VACUUM] / counts[DISK])
     changes: dict[str, Any] = {COUNT_FIELDS[name]: count for name, count in counts.items()}
     installation = replace(least, **changes)
+    # each process that is added has to be notified, too
+    while full := _list_full(installation, costs, demand):
+        more = {field: getattr(installation, field) + 1 for field in full}
+        installation = replace(installation, **more)
     first = sorted(loads.items(), key=lambda item: item[1], reverse=True)
     return InstallationPlan(demand, dict(first), installation)
+
+
+def _list_full(installation: Installation, costs: Costs, demand: Demand) -> set[str]:
+    """Return the counts that are too small for the busiest minute."""
+    loads = installation.loads(costs, demand.peak)
+    return {COUNT_FIELDS[name] for name, load in loads.items() if load > LOAD_MAX}

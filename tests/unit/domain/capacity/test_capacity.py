@@ -13,13 +13,16 @@ from florin_server.domain.capacity.model import (
     GAS,
     KEY,
     NODE,
+    NOTICES,
     SERVICE,
+    VACUUM,
     Chain,
     Costs,
     Demand,
     Disk,
     Growth,
     Installation,
+    Notifications,
 )
 from florin_server.domain.capacity.sizing import COUNT_FIELDS, LOAD_MAX, plan_installation
 
@@ -32,6 +35,12 @@ COSTS = Costs(
     stored_bytes=10_000,
     log_bytes=20_000,
     dead_rows=30,
+    vacuum_cost=50,
+    transaction_ids=2,
+    changes=2,
+    notify_us=40,
+    listener_us=10,
+    receive_us=8,
 )
 # 60 payments a second on one chain
 CHAIN = Chain(block_s=2, block_gas=60_000_000, share=0.1)
@@ -43,6 +52,9 @@ def test_minimal_installation_capacity_follows_from_costs():
         SERVICE: 100,
         DATABASE: 200,
         DISK: 100,
+        # 200 changes in a notification, of 2 for a payment; each takes 50 µs
+        NOTICES: 2_000_000,
+        VACUUM: 2_000,
         NODE: 500,
         KEY: 400,
         GAS: 60,
@@ -79,6 +91,47 @@ def test_growth_follows_from_the_bytes_of_a_payment():
     assert growth.days_until_full(10 * growth.stored_bytes_a_day) == 10
     assert growth.written_bytes_per_s == 30_000 * 300
     assert growth.dead_rows_per_s == 3_000
+    assert growth.hours_until_freeze(3) == pytest.approx(3 * 200e6 / (2 * 100) / 3_600)
+
+
+def test_idle_notification_queue_sends_each_change_at_once():
+    sent = Notifications(COSTS, rate=100, listeners=4)
+    assert (sent.per_s, sent.changes_each) == (200, 1)
+    assert sent.delay_s == pytest.approx(80e-6)
+    # of three more than the payment's own cost contains
+    assert sent.database_cores == pytest.approx(200 * 30e-6)
+    assert sent.service_share == pytest.approx(200 * 8e-6 * 3 / 4)
+
+
+def test_busy_notification_queue_delays_changes_and_takes_one_core():
+    sent = Notifications(COSTS, rate=20_000, listeners=16)
+    assert sent.per_s == 5_000
+    assert sent.changes_each == 8
+    assert sent.delay_s == pytest.approx(16 * 200e-6)
+    assert sent.database_cores == pytest.approx(0.75)
+    twice = replace(sent, rate=40_000)
+    assert (twice.per_s, twice.delay_s) == (sent.per_s, sent.delay_s)
+    count = COSTS.count_listeners(1)
+    assert Notifications(COSTS, 1e6, count).delay_s <= 1
+    assert Notifications(COSTS, 1e6, count + 1).delay_s > 1
+
+
+def test_notifications_add_load_to_processes_and_to_the_database():
+    single, many = Installation(chain=CHAIN), Installation(service_cores=20, chain=CHAIN)
+    assert single.loads(COSTS, 50)[DATABASE] == pytest.approx(50 * 0.005)
+    sent = many.notifications(COSTS, 50)
+    assert sent.listeners == 20
+    assert many.loads(COSTS, 50)[DATABASE] == pytest.approx(50 * 0.005 + sent.database_cores)
+    assert many.loads(COSTS, 50)[SERVICE] == pytest.approx(50 * 0.01 / 20 + sent.service_share)
+
+
+def test_full_notification_queue_adds_databases():
+    slow = replace(COSTS, notify_us=20_000)
+    plan = plan_installation(slow, Demand(1_000), Installation(chain=CHAIN))
+    assert plan.installation.databases > 1
+    assert plan.installation.loads(slow, plan.demand.peak)[NOTICES] <= LOAD_MAX
+    less = replace(plan.installation, databases=plan.installation.databases - 1)
+    assert less.loads(slow, plan.demand.peak)[NOTICES] > LOAD_MAX
 
 
 def test_a_key_carries_no_more_than_a_core_settles():
@@ -176,7 +229,7 @@ def test_only_a_too_small_disk_adds_a_database():
     assert plan_installation(COSTS, Demand(1), large).bottleneck == ""
 
 
-@pytest.mark.parametrize("rate", [10, 100])
+@pytest.mark.parametrize("rate", [10, 100, 1_000])
 def test_no_resource_of_a_planned_installation_is_too_full(rate):
     demand = Demand(rate)
     plan = plan_installation(COSTS, demand, Installation(chain=CHAIN))
