@@ -31,6 +31,7 @@ from tests.bench import (
     options,
     options_cpu,
     pages,
+    partitions,
     payment_cost,
     payments,
     receipts,
@@ -101,6 +102,7 @@ if is_available():
         "limits": limits.measure,
         "million": million.measure,
         "archive": archive.measure,
+        "partitions": partitions.measure,
         "workers": workers.measure,
     }
 

@@ -88,8 +88,8 @@ def _list_parts(
 async def _replace(raw: Any, month: str, retained: Query, kept_max: int) -> PartitionReplacement:
     parts = _list_parts(await read_tables(raw), month)
     names = [part.name for _, part in parts]
-    # Whoever changes a payment locks its row first, which waits from here on. Workers that look for
-    # rows of other tables, and lock those of later months, do not wait.
+    # Operations that change a payment lock its row first, and wait from here on. Workers that look
+    # for rows of other tables, and lock those of later months, do not wait.
     await raw.execute(f"LOCK TABLE {names[0]} IN EXCLUSIVE MODE")
     await raw.execute(f"LOCK TABLE {', '.join(names[1:])} IN SHARE ROW EXCLUSIVE MODE")
     if _list_parts(await read_tables(raw), month) != parts:
