@@ -246,6 +246,7 @@ def test_every_variable_of_the_documents_exists():
     tests = {
         "FLORIN_TEST_DSN",
         "FLORIN_TEST_STORE",
+        "FLORIN_TEST_STORES",
         "FLORIN_CHAIN_PROFILE",
         "FLORIN_CHAOS_SPEED",
     }
