@@ -16,11 +16,11 @@ from random import Random
 from statistics import median
 from typing import Any, NamedTuple
 
-from florin_server.db.engine.partitions import get_first_id
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.tables.tables import METADATA
 from florin_server.domain.ids import find_payment_id_ms, generate_payment_id
+from florin_server.domain.payments.months import get_first_id
 from florin_server.domain.payments.payment import CancellationReason
 from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import listing, payments

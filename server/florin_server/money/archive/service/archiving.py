@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 FILE_MAX: Final = 10_000
 _FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 # payments that are read in one snapshot
-PAGE: Final = 500
+PAGE: Final = 1_000
 # payments of one transaction
 _DELETED_AT_ONCE: Final = 100
 _RECORDED_AT_ONCE: Final = 1_000
@@ -95,12 +95,12 @@ async def remove_payments(
     """
     for file in month_files:
         await asyncio.to_thread(folder.verify, file)
-    month = month_files[0].month
+    month, size = month_files[0].month, _DELETED_AT_ONCE
     partition = next((p for p in await app.store.list_partitions() if p.month == month), None)
     if partition is not None:
         for file in month_files:
             async for payments in _iterate_versions(folder, file, _RECORDED_AT_ONCE):
-                await app.store.write(_record(file.n, payments))
+                await app.store.write(files.put_unchanged_keys(file.n, payments))
         ids = ArchiveMonth(month, partition.first_id, partition.end_id)
         result = await app.store.replace_partition(
             month, closed.select_unarchived(ids), RETAINED_MAX
@@ -108,17 +108,13 @@ async def remove_payments(
         if result.is_replaced:
             freed_mb = result.freed_bytes // 1_000_000
             _log.info("%d payments of %s stay; freed %d MB", result.kept_count, month, freed_mb)
+            size = _RECORDED_AT_ONCE
     count = 0
     for file in month_files:
-        async for payments in _iterate_versions(folder, file, _DELETED_AT_ONCE):
+        async for payments in _iterate_versions(folder, file, size):
             count += await app.store.write(_delete(file.n, payments))
         await app.store.write(files.mark_removed(file.n, app.clock.now_us()))
     return count
-
-
-@operation
-def _record(file_n: int, payments: Sequence[PaymentVersion]) -> Op[None]:
-    yield from files.put_keys(file_n, (yield from closed.lock_unchanged(payments)))
 
 
 @operation
@@ -154,18 +150,24 @@ async def _read_month(
 
     batches: list[Any] = []
     last_id: str | None = after_id
-    while (
-        sum(batch.num_rows for batch in batches) <= FILE_MAX - PAGE
-        and sum(batch.nbytes for batch in batches) < _FILE_BYTES_MAX
-    ):
-        page = await app.store.scan(_read_page(after_id, month.end_id, before_us))
+    page = await app.store.scan(_read_page(after_id, month.end_id, before_us))
+    while page.last_id is not None:
         last_id = page.last_id
-        if last_id is None:
+        size = sum(batch.num_rows for batch in batches) + len(page.rows[rows.PAYMENTS.name])
+        is_full = (
+            size > FILE_MAX - PAGE or sum(batch.nbytes for batch in batches) >= _FILE_BYTES_MAX
+        )
+        building = asyncio.to_thread(parquet.build_batch, page.rows)
+        if is_full:
+            batches.append(await building)
             break
-        after_id = last_id
-        if page.rows[rows.PAYMENTS.name]:
-            batches.append(await asyncio.to_thread(parquet.build_batch, page.rows))
-    return batches, last_id
+        # the store reads the next payments meanwhile
+        following = app.store.scan(_read_page(last_id, month.end_id, before_us))
+        batch, page = await asyncio.gather(building, following)
+        batches.append(batch)
+    else:
+        last_id = None
+    return [batch for batch in batches if batch.num_rows], last_id
 
 
 @on_snapshot

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from sqlalchemy import BigInteger, delete, exists, func, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Text,
+    cast,
+    delete,
+    exists,
+    func,
+    literal,
+    select,
+    text,
+    update,
+)
 
 from florin_server.db.engine.query import (
     Command,
@@ -18,6 +30,7 @@ from florin_server.db.engine.query import (
 )
 from florin_server.db.tables.archive import UNREMOVED_PREDICATE
 from florin_server.db.tables.tables import archive_file_table, archived_payment_table, payment_table
+from florin_server.money.archive.store.closed import PaymentVersion
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +97,30 @@ _MARK_REMOVED = Command(
     .where(_file.n == param("file_n"))
     .values(removed_at_us=param("now_us"))
 )
-_new_key = insert(archived_payment_table).from_select(
-    [column.name for column in archived_payment_table.c],
-    select(
-        _payment.id,
-        param("file_n", BigInteger),
-        *(_payment.version, _payment.partner_id, _payment.merchant_id),
-        *(_payment.live, _payment.unit, _payment.value),
-    ).where(is_in(_payment.id, "ids")),
-)
-# a payment that changed after it was archived is archived again
-_PUT_KEYS = Command(
-    _new_key.on_conflict_do_update(
-        index_elements=[_key.payment_id],
-        set_={"file_n": _new_key.excluded.file_n, "version": _new_key.excluded.version},
+
+
+def _put_keys_command(*conditions: ColumnElement[bool]) -> Command:
+    new = insert(archived_payment_table).from_select(
+        [column.name for column in archived_payment_table.c],
+        select(
+            _payment.id,
+            param("file_n", BigInteger),
+            *(_payment.version, _payment.partner_id, _payment.merchant_id),
+            *(_payment.live, _payment.unit, _payment.value),
+        ).where(is_in(_payment.id, "ids"), *conditions),
     )
+    # a payment that changed after it was archived is archived again
+    return Command(
+        new.on_conflict_do_update(
+            index_elements=[_key.payment_id],
+            set_={"file_n": new.excluded.file_n, "version": new.excluded.version},
+        )
+    )
+
+
+_PUT_KEYS = _put_keys_command()
+_PUT_UNCHANGED_KEYS = _put_keys_command(
+    is_in(_payment.id + literal(":") + cast(_payment.version, Text), "versions")
 )
 _REMOVED = Statement(
     select(_key.payment_id).where(
@@ -154,6 +176,16 @@ def mark_removed(n: int, now_us: int) -> Op[None]:
 def put_keys(file_n: int, payment_ids: Collection[str]) -> Op[None]:
     """Record that a file contains locked payments at their versions; part of an operation."""
     yield _PUT_KEYS(file_n=file_n, ids=payment_ids)
+
+
+@operation
+def put_unchanged_keys(file_n: int, payments: Sequence[PaymentVersion]) -> Op[None]:
+    """Record which of some payments a file contains as they are now; part of an operation."""
+    yield _PUT_UNCHANGED_KEYS(
+        file_n=file_n,
+        ids=[payment.id for payment in payments],
+        versions=[f"{payment.id}:{payment.version}" for payment in payments],
+    )
 
 
 @operation
