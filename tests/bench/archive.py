@@ -1,6 +1,6 @@
 """Measure years of payments on PostgreSQL: what leaves the disk, and what calls cost.
 
-`FLORIN_BENCH_ARCHIVE` is another number of payments, for example ten millions.
+`FLORIN_BENCH_ARCHIVE` is another number of payments, for example ten million.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _BY_AMOUNT = PaymentListOrder(by_amount=True, descending=True)
 
 @dataclass
 class _App:
-    """What archiving needs of a service."""
+    """The parts of a service that archiving uses."""
 
     store: Store
     clock: SystemClock

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 from florin_server.base.clock import sleep_remaining
 from florin_server.db import installation
 from florin_server.db.context import StorageContext
-from florin_server.db.engine.query import Op, StoreUnavailable, operation
+from florin_server.db.engine.query import Op, operation
 from florin_server.domain.archive import ArchiveError, get_archive_end
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.money.archive.context import ArchiveContext
@@ -103,7 +103,7 @@ class ArchiveWorker:
     async def _remove(self, folder: ArchiveFolder, unfinished_month: str) -> bool:
         """Delete the rows of all files, except for those of a month that is not complete.
 
-        A partition can be emptied at once. False while others use it.
+        A partition can be emptied at once. False if another process has the lease.
         """
         unremoved = await self._app.store.read(files.list_unremoved(_FILES_MAX))
         for month, month_files in groupby(sorted(unremoved, key=_get_month), _get_month):
@@ -111,11 +111,7 @@ class ArchiveWorker:
                 continue
             if not await self._keep_lease():
                 return False
-            try:
-                count = await archiving.remove_payments(self._app, folder, list(month_files))
-            except StoreUnavailable as error:
-                _log.warning("%s cannot leave the store yet, and is tried later: %s", month, error)
-                return False
+            count = await archiving.remove_payments(self._app, folder, list(month_files))
             _log.info("%d payments of %s are in the archive", count, month)
         return True
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from florin_server.db.context import StorageContext
-from florin_server.db.engine.query import Op, on_snapshot, operation
+from florin_server.db.engine.partitions import MonthPartition
+from florin_server.db.engine.query import Op, StoreUnavailable, on_snapshot, operation
 from florin_server.domain.archive import ArchiveMonth, find_archive_month
 from florin_server.money.archive.service.folder import ArchiveFolder, compute_digest
 from florin_server.money.archive.store import closed, files, rows
@@ -90,8 +91,8 @@ async def remove_payments(
     """Delete the rows of the payments in some files of one month; return how many were deleted.
 
     Payments that changed after they were read stay. Where the month is a partition, it is emptied
-    at once. Raise ArchiveError, before anything is deleted, unless the files are as they were
-    written. Raise StoreUnavailable, without a loss, while other sessions use the partition.
+    at once, unless other sessions use it. Raise ArchiveError, before anything is deleted, unless
+    the files are as they were written.
     """
     for file in month_files:
         await asyncio.to_thread(folder.verify, file)
@@ -101,13 +102,7 @@ async def remove_payments(
         for file in month_files:
             async for payments in _iterate_versions(folder, file, _RECORDED_AT_ONCE):
                 await app.store.write(files.put_unchanged_keys(file.n, payments))
-        ids = ArchiveMonth(month, partition.first_id, partition.end_id)
-        result = await app.store.replace_partition(
-            month, closed.select_unarchived(ids), RETAINED_MAX
-        )
-        if result.is_replaced:
-            freed_mb = result.freed_bytes // 1_000_000
-            _log.info("%d payments of %s stay; freed %d MB", result.kept_count, month, freed_mb)
+        if await _empty_partition(app, partition):
             size = _RECORDED_AT_ONCE
     count = 0
     for file in month_files:
@@ -115,6 +110,22 @@ async def remove_payments(
             count += await app.store.write(_delete(file.n, payments))
         await app.store.write(files.mark_removed(file.n, app.clock.now_us()))
     return count
+
+
+async def _empty_partition(app: StorageContext, partition: MonthPartition) -> bool:
+    """Delete all payments of a partition that are in files; False if it has to be row by row."""
+    month = ArchiveMonth(partition.month, partition.first_id, partition.end_id)
+    try:
+        result = await app.store.replace_partition(
+            month.name, closed.select_unarchived(month), RETAINED_MAX
+        )
+    except StoreUnavailable as error:
+        _log.info("%s leaves the store row by row: %s", month.name, error)
+        return False
+    if result.is_replaced:
+        freed_mb = result.freed_bytes // 1_000_000
+        _log.info("%d payments of %s stay; freed %d MB", result.kept_count, month.name, freed_mb)
+    return result.is_replaced
 
 
 @operation
