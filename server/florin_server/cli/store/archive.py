@@ -22,6 +22,7 @@ from florin_server.domain.archive import ArchiveError
 from florin_server.money.archive.service.folder import ArchiveFolder
 from florin_server.money.archive.store.files import ArchiveFile
 
+_UNKNOWN = "an interrupted run left it, or the store is older than the archive"
 _COLUMNS = ("File", "Payments", "MB", "Written", "Left the store")
 
 
@@ -50,10 +51,15 @@ def verify_archive(overrides: dict[str, Any], month: str | None) -> None:
                 count += 1
             except ArchiveError as error:
                 problems.append(str(error))
-    if not print_json({"verified": count, "problems": problems}):
+    unknown = sorted(set(folder.list_names()) - {file.name for file in files})
+    if month is not None:
+        unknown = [name for name in unknown if name.startswith(f"{month}/")]
+    if not print_json({"verified": count, "problems": problems, "unknown": unknown}):
         console.print(f"{count} of {len(files)} files are as they were written.")
         for problem in problems:
             print_hint(problem)
+        for name in unknown:
+            print_hint(f"{name} is unknown to the store: {_UNKNOWN}")
     if problems:
         raise SystemExit(int(ExitStatus.REFUSED))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import orjson
@@ -44,6 +45,7 @@ from tests.support.store_factories import (
     make_option,
     open_engine_store,
 )
+from tests.support.until import wait_until
 from tests.support.webhook_rows import add_merchant
 
 
@@ -281,6 +283,33 @@ async def test_an_unreadable_file_is_named_and_nothing_is_invented(store, tmp_pa
     with pytest.raises(ApiError) as refused:
         await elsewhere.archive.find(paid.id)
     assert refused.value.retry_after_s == 60
+
+
+async def test_readers_of_the_archive_are_few_and_do_not_pile_up(store, tmp_path, monkeypatch):
+    paid = [await create_succeeded_payment(store) for _ in range(40)]
+    harness = make_harness(store, tmp_path / "archive")
+    await harness.write_all()
+    await harness.remove_all()
+    going_on, running, most = asyncio.Event(), 0, 0
+    real = harness.archive._read_file  # noqa: SLF001
+
+    async def read(key):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await going_on.wait()
+        running -= 1
+        return await real(key)
+
+    monkeypatch.setattr(harness.archive, "_read_file", read)
+    keys = [await harness.archive.find_key(payment.id) for payment in paid]
+    reads = [asyncio.create_task(harness.archive.read(key)) for key in keys]
+    await wait_until(lambda: sum(task.done() for task in reads), 8)
+    assert all(task.exception().retry_after_s == 1 for task in reads if task.done())
+    going_on.set()
+    results = await asyncio.gather(*reads, return_exceptions=True)
+    assert sum(not isinstance(result, ApiError) for result in results) == 32
+    assert most == 2
 
 
 async def test_a_restored_payment_is_as_before_and_is_archived_again(store, tmp_path):

@@ -1,8 +1,8 @@
 """The folder of the archive: a folder for each month, with its files and a manifest.
 
 A file is written under another name, compared, synced and renamed; then the month's manifest is
-replaced by one that names it. Only then its payments can be deleted from the store. Files that no
-manifest names are left from an interrupted run, and are overwritten by the next.
+replaced by one that names it. Only then its payments can be deleted from the store. Files that the
+store does not know are left from an interrupted run, or newer than a store from a backup.
 """
 
 from __future__ import annotations
@@ -78,6 +78,10 @@ class ArchiveFolder:
             raise ArchiveError(f"{path} is not a manifest of this release")
         files: dict[str, Any] = content["files"]
         return files
+
+    def list_names(self) -> list[str]:
+        """Return the names of all files that exist, known to the store or not."""
+        return sorted(str(path.relative_to(self.path)) for path in self.path.glob("*/*.parquet*"))
 
     def verify(self, file: ArchiveFile) -> None:
         """Read a file completely; ArchiveError unless it is what the store and manifest record."""

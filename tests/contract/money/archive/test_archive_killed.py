@@ -1,0 +1,130 @@
+"""Test that a process killed at any step of the archive loses no payment, and is continued."""
+
+from __future__ import annotations
+
+import pytest
+from florin_server.domain.payments.months import get_month
+from florin_server.money.archive.service import archiving, parquet
+from florin_server.money.archive.service.folder import ArchiveFolder
+from florin_server.money.archive.store import closed
+from florin_server.money.ledger.store import ledger
+from florin_server.money.payments.store import history
+
+from tests.support import postgres
+from tests.support.archives import (
+    create_cancelled_payment,
+    create_dated_payment,
+    create_succeeded_payment,
+    make_harness,
+)
+from tests.support.partitions import begin_months, get_database_month
+from tests.support.store_factories import ENGINES, NOW_US, open_engine_store
+
+PARTITIONED = "partitioned"
+
+
+class Killed(BaseException):
+    """The process was killed."""
+
+
+@pytest.fixture(params=[*ENGINES, *([PARTITIONED] if postgres.POSTGRES in ENGINES else [])])
+async def engine_store(request, tmp_path):
+    engine = request.param
+    if engine == PARTITIONED:
+        engine = postgres.POSTGRES
+        database = postgres.get_database(tmp_path)
+        month = min(get_month(NOW_US), await get_database_month(database))
+        await begin_months(database, month)
+    async with open_engine_store(engine, tmp_path) as store:
+        yield store
+    await postgres.drop_database(tmp_path)
+
+
+def kill_at(monkeypatch, harness, step: int) -> list[str]:
+    """Kill the process before or after its nth change; return the changes so far."""
+    steps: list[str] = []
+
+    def count(name: str) -> None:
+        steps.append(name)
+        if len(steps) == step:
+            raise Killed
+
+    def wrap(owner, name: str) -> None:
+        real = getattr(owner, name)
+
+        def call(*arguments, **options):
+            count(f"before {name}")
+            result = real(*arguments, **options)
+            count(f"after {name}")
+            return result
+
+        monkeypatch.setattr(owner, name, call)
+
+    def wrap_async(owner, name: str) -> None:
+        real = getattr(owner, name)
+
+        async def call(*arguments, **options):
+            count(f"before {name}")
+            result = await real(*arguments, **options)
+            count(f"after {name}")
+            return result
+
+        monkeypatch.setattr(owner, name, call)
+
+    wrap(parquet, "write")
+    wrap(ArchiveFolder, "publish")
+    wrap_async(harness.store, "write")
+    wrap_async(harness.store, "replace_partition")
+    return steps
+
+
+async def archive_all(harness) -> None:
+    await harness.write_all()
+    await harness.remove_all()
+
+
+async def test_a_killed_process_loses_nothing(engine_store, tmp_path, monkeypatch):
+    monkeypatch.setattr(archiving, "_DELETED_AT_ONCE", 2)
+    monkeypatch.setattr(archiving, "_RECORDED_AT_ONCE", 2)
+    ended, step = [], 0
+    while True:
+        step += 1
+        paid = [await create_succeeded_payment(engine_store) for _ in range(2)]
+        ended += [*paid, await create_cancelled_payment(engine_store)]
+        unended = await create_dated_payment(engine_store)
+        harness = make_harness(engine_store, tmp_path / "archive")
+        with monkeypatch.context() as patch:
+            steps = kill_at(patch, harness, step)
+            try:
+                await archive_all(harness)
+            except Killed:
+                pass
+            else:
+                # every step was the last one once
+                assert len(steps) < step
+                break
+        await require_all(harness, ended)
+        # what the next process does first
+        await harness.remove_all()
+        await archive_all(harness)
+        await require_all(harness, ended)
+        stored = await engine_store.read(closed.list_ids("", "pay_z", 1_000))
+        assert unended.id in stored
+        assert not {payment.id for payment in ended} & set(stored)
+    assert step > 10
+    assert await engine_store.read(history.check()) == []
+    assert await engine_store.read(ledger.check()) == []
+
+
+async def require_all(harness, ended) -> None:
+    """Require that each payment is in the store or in the archive, as it was."""
+    for payment in ended:
+        stored = await harness.store.payments.find(payment.id)
+        archived = None if stored else await harness.archive.find(payment.id)
+        current = stored or (archived and archived.payment)
+        assert current is not None, payment.id
+        assert (current.status, current.version, current.tx_id) == (
+            payment.status,
+            payment.version,
+            payment.tx_id,
+        )
