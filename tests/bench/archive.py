@@ -1,6 +1,7 @@
 """Measure years of payments on PostgreSQL: what leaves the disk, and what calls cost.
 
-`FLORIN_BENCH_ARCHIVE` is another number of payments, for example ten million.
+`FLORIN_BENCH_ARCHIVE` is another number of payments, for example ten million, and
+`FLORIN_BENCH_ARCHIVE_DAYS` another age at which they leave the store.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from tests.support.partitions import begin_months
 from tests.support.store_factories import make_option
 
 PAYMENTS = int(os.environ.get("FLORIN_BENCH_ARCHIVE", sized(240_000, 2_400)))
-MONTHS, DAYS, COUNT, ACCOUNTS = 12, 90, sized(200, 3), 6
+MONTHS, COUNT, ACCOUNTS, FEW = 12, sized(200, 3), 6, 100
+DAYS = int(os.environ.get("FLORIN_BENCH_ARCHIVE_DAYS", "90"))
 _SIZE = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind IN ('r', 'm')"
 _NEWEST_FIRST = PaymentListOrder(by_amount=False, descending=True)
 _BY_AMOUNT = PaymentListOrder(by_amount=True, descending=True)
@@ -64,15 +66,20 @@ def measure(_pool: ProcessPoolExecutor) -> list[Figure]:
 
 
 async def _measure(database: DatabaseConfig, folder: Path) -> list[Figure]:
-    await (await open_store(database)).close()
     clock = SystemClock()
     now_month = get_month(clock.now_us())
-    await begin_months(database, now_month - MONTHS)
-    empty = await _measure_calls(database)
-    started = time.perf_counter()
-    await years.write(database, range(now_month - MONTHS, now_month), PAYMENTS // MONTHS)
-    await postgres.run_commands(database.dsn, "VACUUM ANALYZE")
-    _tell(f"{PAYMENTS:,} payments written in {time.perf_counter() - started:.0f} s")
+    months = range(now_month - MONTHS, now_month)
+    admin = postgres.to_database_dsn(database.dsn, "postgres")
+    await (await open_store(database)).close()
+    await postgres.run_commands(admin, "CREATE DATABASE small TEMPLATE florin")
+    few = DatabaseConfig(postgres.to_database_dsn(database.dsn, "small"))
+    for place, count in ((few, PAYMENTS // FEW), (database, PAYMENTS)):
+        started = time.perf_counter()
+        await begin_months(place, months[0])
+        await years.write(place, months, count // MONTHS)
+        await postgres.run_commands(place.dsn, "VACUUM ANALYZE")
+        _tell(f"{count:,} payments written in {time.perf_counter() - started:.0f} s")
+    small = await _measure_calls(few)
     before_bytes, before = await _read_size(database), await _measure_calls(database)
     _tell(f"{before_bytes / 1e9:.2f} GB; calls in ms: {before}")
     figures = await _archive(database, folder, clock)
@@ -87,17 +94,20 @@ async def _measure(database: DatabaseConfig, folder: Path) -> list[Figure]:
     figures.append(
         Figure("archive_store_left", after_bytes / before_bytes, "×", note, peer="store before")
     )
-    for name in empty:
+    for name, small_ms in small.items():
         texts = ", ".join(
             f"{times[name]:.2f} ms {when}"
-            for times, when in ((empty, "empty"), (before, "full"), (after, "after the archive"))
+            for times, when in (
+                (small, f"among {PAYMENTS // FEW:,}"),
+                (before, "before the archive"),
+                (after, "after it"),
+            )
         )
-        figures.append(
-            Figure(f"archive_{name}_full_vs_empty", before[name] / empty[name], "×", texts)
-        )
-        figures.append(
-            Figure(f"archive_{name}_after_vs_full", after[name] / before[name], "×", texts)
-        )
+        peer = f"{FEW} times fewer payments"
+        figures += [
+            Figure(f"archive_{name}_before", before[name] / small_ms, "×", texts, peer=peer),
+            Figure(f"archive_{name}_after", after[name] / small_ms, "×", texts, peer=peer),
+        ]
     return figures
 
 

@@ -173,6 +173,18 @@ async def create_undelivered(store):
     return cancelled, f"INSERT INTO webhook_delivery VALUES ({values})"
 
 
+async def create_quarantined(store):
+    """An event that the operator can still send."""
+    cancelled = await create_cancelled_payment(store)
+    values = f"'we_1', '{cancelled.id}', 0, 1, 0, 0, NULL, false, 0, -1, ''"
+    columns = "id, kind, chain_id, subject, step, reason, state, attempts, first_at_us, last_at_us"
+    item = f"'q_1', 'delivery', '', 'we_1/{cancelled.id}', 'send', 'x', 'set_aside', 1, 0, 0"
+    return cancelled, (
+        f"INSERT INTO webhook_delivery VALUES ({values})",
+        f"INSERT INTO quarantined_item ({columns}) VALUES ({item})",
+    )
+
+
 async def create_unconfirmed(store):
     return await create_dated_payment(store), None
 
@@ -190,14 +202,15 @@ async def create_processing(store):
         create_watched,
         create_with_address,
         create_undelivered,
+        create_quarantined,
         create_unconfirmed,
         create_processing,
     ],
 )
 async def test_a_payment_stays_while_something_can_happen_to_it(store, tmp_path, create):
     open_payment, sql = await create(store)
-    if sql is not None:
-        await execute_beside(store, tmp_path, sql)
+    for statement in [sql] if isinstance(sql, str) else sql or ():
+        await execute_beside(store, tmp_path, statement)
     ended = await create_cancelled_payment(store)
     harness = make_harness(store, tmp_path / "archive")
     await harness.write_all()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from florin_server.domain.payments.months import get_month
 from florin_server.money.archive.service import archiving, parquet
@@ -20,6 +22,8 @@ from tests.support.archives import (
 from tests.support.partitions import begin_months, get_database_month
 from tests.support.store_factories import ENGINES, NOW_US, open_engine_store
 
+pytestmark = pytest.mark.long
+
 PARTITIONED = "partitioned"
 
 
@@ -27,7 +31,13 @@ class Killed(BaseException):
     """The process was killed."""
 
 
-@pytest.fixture(params=[*ENGINES, *([PARTITIONED] if postgres.POSTGRES in ENGINES else [])])
+def list_engines() -> list[Any]:
+    if postgres.POSTGRES not in ENGINES:
+        return ENGINES
+    return [*ENGINES, pytest.param(PARTITIONED, marks=pytest.mark.slow)]
+
+
+@pytest.fixture(params=list_engines())
 async def engine_store(request, tmp_path):
     engine = request.param
     if engine == PARTITIONED:

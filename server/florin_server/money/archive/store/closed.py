@@ -61,6 +61,7 @@ def _has(*conditions: ColumnElement[bool] | TextClause) -> ColumnElement[bool]:
 def _list_open_conditions() -> list[ColumnElement[bool]]:
     """Return the conditions of which none is true for a closed payment."""
     refund, item = refund_table.c, quarantined_item_table.c
+    delivery = webhook_delivery_table.c
     money_arrived = or_(
         _has(payment_settled_table.c.payment_id == _payment.id),
         _payment.tx_id == literal(_SIMULATED) + _payment.id,
@@ -85,7 +86,13 @@ def _list_open_conditions() -> list[ColumnElement[bool]]:
                 watched_address_table,
             )
         ),
-        _has(webhook_delivery_table.c.payment_id == _payment.id, text(HAS_NEXT_ATTEMPT_PREDICATE)),
+        _has(delivery.payment_id == _payment.id, text(HAS_NEXT_ATTEMPT_PREDICATE)),
+        _has(
+            delivery.payment_id == _payment.id,
+            item.kind == QuarantinedItemKind.DELIVERY,
+            item.subject == delivery.endpoint_id + literal("/") + _payment.id,
+            item.state == QuarantinedItemState.SET_ASIDE,
+        ),
         _has(facilitation_table.c.payment_id == _payment.id, text(OPEN_FACILITATION_PREDICATE)),
         _has(
             is_one_of(item.kind, (QuarantinedItemKind.PAYMENT, QuarantinedItemKind.EXPIRY)),
