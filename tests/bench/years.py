@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from florin_server.db.engine.partitions import PARTITION_KEYS
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.payments.months import format_month, get_start_us
 
@@ -83,6 +84,15 @@ FROM {{paid}}
 """
 
 
+_TABLES: Final = (*PARTITION_KEYS, "payment_settled", "ledger_journal", "ledger_transfer")
+# building an index on existing rows is faster than updating it for each row
+_INDEXES: Final = """
+SELECT relname, replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON ') FROM pg_index
+JOIN pg_class ON pg_class.oid = indexrelid
+WHERE indrelid = ANY($1::regclass[]) AND NOT indisprimary
+"""
+
+
 async def write(database: DatabaseConfig, months: Iterable[int], per_month: int) -> None:
     """Write payments that ended, with everything that belongs to them, evenly over each month.
 
@@ -90,11 +100,15 @@ async def write(database: DatabaseConfig, months: Iterable[int], per_month: int)
     """
     accounts = _ACCOUNTS.format(partner=PARTNER, merchants=",".join(MERCHANTS))
     await postgres.run_commands(database.dsn, *accounts.split(";"))
+    indexes = await postgres.list_rows(database.dsn, _INDEXES, list(_TABLES))
+    await postgres.run_commands(database.dsn, *(f"DROP INDEX {name}" for name, _ in indexes))
     for number, month in enumerate(months):
         # a statement is planned once, and the plan of a compiled one would take longer than it
         await postgres.run_commands(
             database.dsn, "SET jit = off", *_list_statements(month, number * per_month, per_month)
         )
+    memory = "SET maintenance_work_mem = '512MB'"
+    await postgres.run_commands(database.dsn, memory, *(created for _, created in indexes))
 
 
 def _list_statements(month: int, first_n: int, count: int) -> list[str]:
