@@ -102,11 +102,12 @@ async def list_refunds(app: StorageContext, payment: Payment) -> Sequence[Refund
 @operation
 def _request(app: _Context, caller: Caller, request: RefundRequest) -> Op[CreatedRefund]:
     payment = yield from payments.find(request.payment_id)
-    owned = payment or (yield from archive_files.find_key(request.payment_id))
-    if owned is None or not is_visible(caller, owned):
+    if payment is None or not is_visible(caller, payment):
+        # for another's payment too: an unknown one must not take more statements
+        key = yield from archive_files.find_key(request.payment_id)
+        if payment is None and key is not None and is_visible(caller, key):
+            raise payment_archived_error()
         raise refund_payment_not_found_error(wcp_profile=caller.wcp_profile)
-    if payment is None:
-        raise payment_archived_error()
     if payment.status is not PaymentStatus.SUCCEEDED:
         raise ApiError(ErrorCode.PAYMENT_NOT_SUCCEEDED)
     if payment.payer is None and payment.tx_id != simulation.format_tx_id(payment.id):

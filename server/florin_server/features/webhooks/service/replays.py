@@ -15,11 +15,17 @@ from florin_server.domain.audit import AuditAction, AuditChange, AuditObject, li
 from florin_server.domain.errors import ApiError, ErrorCode, validation_error
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.domain.refusals import payment_archived_error
-from florin_server.domain.webhooks.endpoint import ALL_TYPES, EndpointState, expand_types
+from florin_server.domain.webhooks.endpoint import (
+    ALL_TYPES,
+    EndpointState,
+    WebhookEndpoint,
+    expand_types,
+)
 from florin_server.features.webhooks.service.endpoints import EndpointActor, check_types, get_owned
 from florin_server.features.webhooks.store import replays
 from florin_server.features.webhooks.store.replays import WAITING_MAX, ReplayPosition, ReplayRequest
 from florin_server.money.archive.store import files as archive_files
+from florin_server.money.payments.service.load import OwnedPayment
 from florin_server.money.payments.store import payments
 from florin_server.operations.service.audit_log import audited
 from florin_server.settings.context import SettingsContext
@@ -111,16 +117,19 @@ def _replay_payment(
 ) -> Op[int]:
     endpoint = yield from get_owned(actor, endpoint_id)
     payment = yield from payments.find(payment_id)
-    owned = payment or (yield from archive_files.find_key(payment_id))
-    if (
-        owned is None
-        or (owned.partner_id, owned.live) != (actor.partner_id, actor.live)
-        or endpoint.merchant_id not in {None, owned.merchant_id}
-    ):
+    if payment is None or not _is_of_actor(actor, endpoint, payment):
+        # for another's payment too: an unknown one must not take more statements
+        key = yield from archive_files.find_key(payment_id)
+        if payment is None and key is not None and _is_of_actor(actor, endpoint, key):
+            raise payment_archived_error()
         raise ApiError(ErrorCode.PAYMENT_NOT_FOUND)
-    if payment is None:
-        raise payment_archived_error()
     return (yield from replays.replay_payment(endpoint_id, payment_id, version, now_us))
+
+
+def _is_of_actor(actor: EndpointActor, endpoint: WebhookEndpoint, payment: OwnedPayment) -> bool:
+    if (payment.partner_id, payment.live) != (actor.partner_id, actor.live):
+        return False
+    return endpoint.merchant_id in {None, payment.merchant_id}
 
 
 @operation
