@@ -16,7 +16,7 @@ SECTIONS: Final[Mapping[str, Sequence[str]]] = {
     "Keys": ("keys", "wallets", "receipt-keys", "versions"),
     "Chains": ("chain", "executors", "leases", "faults"),
     "Money": ("ledger", "payouts", "sanctions", "report", "export"),
-    "Operations": ("doctor", "audit", "quarantine", "store", "migrate", "completion"),
+    "Operations": ("doctor", "audit", "quarantine", "store", "archive", "migrate", "completion"),
 }
 _OTHER_SECTION: Final = "Commands"
 _PLACEHOLDERS: Final = {

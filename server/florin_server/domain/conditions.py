@@ -342,9 +342,8 @@ CONDITION_SPECS: Final[Mapping[ConditionName, ConditionSpec]] = {
         ConditionState.WARNING,
         "the archive cannot be written or read: old payments stay in the store, and archived "
         "payments that cannot be read answer with an error",
-        "check the folder of the archive, its free space and its files, as the reason says "
-        "(`florin archive verify`); restore altered or missing files from a copy, as Florin "
-        "retries automatically",
+        "check the folder of the archive, its free space and its files, as the reason says; "
+        "restore altered or missing files from a copy; Florin retries automatically",
     ),
     _NAME.EVENT_SINK_DIFFERS: ConditionSpec(
         ConditionState.WARNING,

@@ -303,6 +303,20 @@ def sanctions(stage: CommandEnvironment) -> None:
     assert stage.run_json("sanctions", "remove", "own") == [{"name": "own", "removed": True}]
 
 
+@tries("store partition")
+def partition(stage: CommandEnvironment) -> None:
+    # the store is SQLite
+    assert stage.run_json("store", "partition", status=ExitStatus.REFUSED)
+
+
+@tries("archive list", "archive verify", "archive restore")
+def archive(stage: CommandEnvironment) -> None:
+    (result,) = stage.run_json("archive", "list")
+    assert result == {"files": []}
+    assert stage.run_json("archive", "verify", status=ExitStatus.USAGE_ERROR)
+    assert stage.run_json("archive", "restore", "pay_unknown", status=ExitStatus.NOT_FOUND)
+
+
 @tries("leases list", "leases release")
 def leases(stage: CommandEnvironment) -> None:
     (result,) = stage.run_json("leases", "list")
