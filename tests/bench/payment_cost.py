@@ -194,9 +194,13 @@ def measured(
     running: Florin,
     pool: ProcessPoolExecutor,
     server: postgres.OwnServer,
-    sent: Notifications,
+    sent: Notifications | None = None,
 ) -> dict[str, float]:
-    """Measure the usage per payment, and the payments settled a second (`rate`)."""
+    """Measure the usage per payment, and the payments settled a second (`rate`).
+
+    Notifications are counted in `sent`, by a listener.
+    """
+    sent = sent or Notifications()
     before = _used(chain, running, server, sent)
     rate = settle(running, pool, prepared(chain, running, pool, COUNT))
     return {**_used(chain, running, server, sent).each(before), "rate": rate}

@@ -303,20 +303,6 @@ def sanctions(stage: CommandEnvironment) -> None:
     assert stage.run_json("sanctions", "remove", "own") == [{"name": "own", "removed": True}]
 
 
-@tries("store partition")
-def partition(stage: CommandEnvironment) -> None:
-    # the store is SQLite
-    assert stage.run_json("store", "partition", status=ExitStatus.REFUSED)
-
-
-@tries("archive list", "archive verify", "archive restore")
-def archive(stage: CommandEnvironment) -> None:
-    (result,) = stage.run_json("archive", "list")
-    assert result == {"files": []}
-    assert stage.run_json("archive", "verify", status=ExitStatus.USAGE_ERROR)
-    assert stage.run_json("archive", "restore", "pay_unknown", status=ExitStatus.NOT_FOUND)
-
-
 @tries("leases list", "leases release")
 def leases(stage: CommandEnvironment) -> None:
     (result,) = stage.run_json("leases", "list")
@@ -355,6 +341,7 @@ def service(stage: CommandEnvironment) -> None:
     assert stage.run_json("migrate", "--sql") == [{"statements": []}]
 
 
+@tries("store partition", "archive list", "archive verify", "archive restore")
 @tries("export", "store backup", "store restore", "store copy", "chain list", "chain remove")
 def files(stage: CommandEnvironment) -> None:
     (done,) = stage.run_json("export", "--to", str(stage.folder / "export"))
@@ -363,6 +350,10 @@ def files(stage: CommandEnvironment) -> None:
     of_env = {name: stage.env[name] for name in ("FLORIN_PARTNER_KEY", "FLORIN_MERCHANT_ID")}
     words = ("export", "--to", str(stage.folder / "from-server"), *server)
     assert stage.run_json(*words, **of_env)[0]["rows"]["payments"] >= 0
+    assert stage.run_json("store", "partition", status=ExitStatus.REFUSED)
+    assert stage.run_json("archive", "list") == [{"files": []}]
+    assert stage.run_json("archive", "verify", status=ExitStatus.USAGE_ERROR)
+    assert stage.run_json("archive", "restore", "pay_1", status=ExitStatus.NOT_FOUND)
     backup = stage.folder / "copy.db"
     assert stage.run_json("store", "backup", str(backup))[0]["rows"] > 0
     for command in ("restore", "copy"):
@@ -446,9 +437,6 @@ def webhooks(stage: CommandEnvironment) -> None:
     (refused,) = stage.run_json(*words, status=ExitStatus.NOT_FOUND)
     assert refused["error"]["code"] == "payment_not_found"
     assert stage.run_json("webhooks", "delete", endpoint)[0] == {"id": endpoint, "deleted": True}
-
-
-# all together
 
 
 def test_every_command_is_tried():
