@@ -32,7 +32,7 @@ _IS_PARTITIONED: Final = """
 SELECT count(*) FROM pg_class
 WHERE relname = $1 AND relkind = 'p' AND pg_table_is_visible(oid)
 """
-# partitions whose index is not attached, with the number that tells their indexes apart
+# partitions whose index is not attached, with the number that distinguishes their indexes
 _LACKING: Final = """
 SELECT partition.oid::int8, partition.relname FROM pg_inherits AS partitions
 JOIN pg_class AS parent ON parent.oid = partitions.inhparent

@@ -43,7 +43,7 @@ _REPLAYED = """SELECT CASE WHEN pg_is_in_recovery() THEN coalesce(
 (extract(epoch FROM pg_last_xact_replay_timestamp()) * 1000000)::bigint,
 (SELECT max(now_us) FROM process), 0) END"""
 # Before the snapshot is taken: a partition that is replaced later would be empty in it. A
-# replacement waits for long scans, and a scan waits for a replacement that has begun.
+# replacement waits for long scans, and a scan waits for a replacement that has started.
 _KEEP_PARTITIONS = "; LOCK TABLE payment IN ACCESS SHARE MODE"
 _LEVELS = {
     ("write", False): "READ COMMITTED",

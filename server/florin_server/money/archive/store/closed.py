@@ -40,7 +40,6 @@ from florin_server.money.payments.store import simulation
 
 _payment = payment_table.c
 _journal_key = ledger_journal_table.c.idem_key
-_ENDS = [status for status in PaymentStatus if status.is_final]
 _SIMULATED = simulation.format_tx_id("")
 _LATE, _SETTLE = (
     journals.key_prefix(kind) for kind in (journals.JournalKind.LATE, journals.JournalKind.SETTLE)
@@ -113,7 +112,10 @@ def _list_open_conditions() -> list[ColumnElement[bool]]:
     ]
 
 
-IS_CLOSED = is_one_of(_payment.status, _ENDS) & not_(or_(*_list_open_conditions()))
+HAS_ENDED = is_one_of(_payment.status, [status for status in PaymentStatus if status.is_final])
+"""The condition that a payment never leaves its status."""
+
+IS_CLOSED = HAS_ENDED & not_(or_(*_list_open_conditions()))
 """The condition that a payment can be archived."""
 
 _IDS = Statement(

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import Column, Table, delete, exists
 
-from florin_server.db.engine.query import Command, Op, is_in, is_one_of, operation
+from florin_server.db.engine.query import Command, Op, is_in, operation
 from florin_server.db.tables.tables import (
     deposit_address_table,
     option_count_table,
@@ -19,14 +19,12 @@ from florin_server.db.tables.tables import (
     payment_table,
     resolved_build_table,
 )
-from florin_server.domain.payments.payment import PaymentStatus
-
-_ENDS = [status for status in PaymentStatus if status.is_final]
+from florin_server.money.archive.store.closed import HAS_ENDED
 
 
 def _delete_unused(table: Table, option_id: Column[Any] | None = None) -> Command:
     row, payment, address = table.c, payment_table.c, deposit_address_table.c
-    ended = exists().where(payment.id == row.payment_id, is_one_of(payment.status, _ENDS))
+    ended = exists().where(payment.id == row.payment_id, HAS_ENDED)
     unused = [is_in(row.payment_id, "ids"), ended.correlate(table)]
     if option_id is not None:
         unused += [
