@@ -23,7 +23,7 @@ from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.archive import get_archive_end
 from florin_server.domain.payments.months import get_month
-from florin_server.money.archive.service import archiving
+from florin_server.money.archive.service import archiving, partitions
 from florin_server.money.archive.service.reader import PaymentArchive
 from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import list_rows, listing, payments
@@ -136,6 +136,10 @@ async def _archive(database: DatabaseConfig, path: Path, clock: SystemClock) -> 
             month_files = [file for file in written if file.month == month]
             removed += await archiving.remove_payments(app, folder, month_files)
         remove_s = time.perf_counter() - started
+        started = time.perf_counter()
+        dropped = await partitions.drop_archived_months(app, end)
+        drop_s = time.perf_counter() - started
+        _tell(f"{dropped} months dropped in {drop_s:.1f} s")
         if removed != count:
             raise RuntimeError(f"{removed} of {count} payments left the store")
         reads = []
@@ -155,6 +159,9 @@ async def _archive(database: DatabaseConfig, path: Path, clock: SystemClock) -> 
             f"{count:,} in {write_s:.0f} s; {used_s / count * 1e6:.0f} µs of CPU each",
         ),
         Figure("archive_removed_rate", count / remove_s, "payments/s", f"in {remove_s:.0f} s"),
+        Figure(
+            "archive_dropped_months", dropped, "months", f"of partitions dropped in {drop_s:.1f} s"
+        ),
         Figure("archive_read_ms", median(reads), "ms", "an archived payment by its id"),
     ]
 

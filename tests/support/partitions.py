@@ -123,7 +123,7 @@ async def begin_months(database: DatabaseConfig, first_month: int) -> None:
     await convert(database)
 
 
-async def list_bounds(database: DatabaseConfig, partition: str) -> tuple[str, ...]:
+async def list_bounds(database: DatabaseConfig, partition: str) -> list[str]:
     """Return the two bounds of a partition, as SQL."""
     query = "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE relname = $1"
     ((bound,),) = await postgres.list_rows(database.dsn, query, partition)

@@ -1,12 +1,13 @@
-"""Test that a month is replaced by the payments that are kept, as a whole or not at all."""
+"""Test that months are emptied and merged, as a whole or not at all."""
 
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 import asyncpg
 import pytest
-from florin_server.db.engine.postgres.partitions import replacing, session
+from florin_server.db.engine.postgres.partitions import merging, replacing, session
 from florin_server.db.engine.postgres.partitions.catalog import format_partition
 from florin_server.db.engine.postgres.partitions.converting import convert
 from florin_server.db.engine.query import (
@@ -18,8 +19,8 @@ from florin_server.db.engine.query import (
     param,
 )
 from florin_server.db.tables.tables import lease_table, payment_table
-from florin_server.domain.payments.months import format_month
-from florin_server.domain.payments.payment import PaymentStatus
+from florin_server.domain.payments.months import format_month, get_first_id, get_start_us
+from florin_server.domain.payments.payment import CancellationReason, PaymentStatus
 from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import payments
 from sqlalchemy import literal_column, select, text
@@ -27,12 +28,13 @@ from sqlalchemy import literal_column, select, text
 from tests.support import postgres
 from tests.support.partitions import (
     get_database_month,
+    list_bounds,
     make_id,
     put_payment,
     read_shape,
     read_tree,
 )
-from tests.support.store_factories import PAYER, create_processing_payment, make_option
+from tests.support.store_factories import LATER_US, PAYER, create_processing_payment, make_option
 from tests.support.until import wait_until
 
 pytestmark = pytest.mark.skipif(
@@ -265,18 +267,29 @@ class DyingConnection(asyncpg.Connection):
         return await super().copy_to_table(table, **options)
 
 
-async def test_kill_at_any_step_leaves_the_old_or_the_new_state(store, database, now, monkeypatch):
-    await put_month(store, now)
-    before = await count_rows(database, now)
+@pytest.fixture
+def dying(monkeypatch):
+    """Return a way to kill the process that changes partitions at its nth request."""
     opened = asyncpg.connect
 
     async def connect(*args, **options):
         return await opened(*args, **options, connection_class=DyingConnection)
 
-    for step in range(60):
+    def kill_at(patch, step):
         DyingConnection.left = step
+        patch.setattr(asyncpg, "connect", connect)
+
+    return kill_at
+
+
+async def test_kill_at_any_step_leaves_the_old_or_the_new_state(
+    store, database, now, monkeypatch, dying
+):
+    await put_month(store, now)
+    before = await count_rows(database, now)
+    for step in range(60):
         with monkeypatch.context() as patch:
-            patch.setattr(asyncpg, "connect", connect)
+            dying(patch, step)
             try:
                 result = await store.replace_partition(format_month(now), RETAINED)
             except (Killed, asyncpg.InterfaceError, StoreError):
@@ -286,3 +299,136 @@ async def test_kill_at_any_step_leaves_the_old_or_the_new_state(store, database,
     assert step > 10
     assert result.kept_count == 1
     assert (await count_rows(database, now))["payment"] == 1
+
+
+async def test_months_are_merged_from_the_oldest_on(store, database, now):
+    stored = [
+        payment for month in (now - 1, now, now + 1) for payment in await put_month(store, month, 2)
+    ]
+    tables = list(await read_tree(database))
+    shapes = [await read_shape(database, f"{table}_past") for table in tables]
+    for month in (now, now + 1):
+        assert await store.merge_partition(format_month(month), 6)
+    months = [part.month for part in await store.list_partitions()]
+    assert months == ["past", format_month(now + 2), format_month(now + 3)]
+    for table, partitions in (await read_tree(database)).items():
+        assert not [name for name in partitions if name.endswith(format_month(now))]
+        end = f"'{get_first_id(now + 2)}'"
+        assert await list_bounds(database, f"{table}_past") == ["MINVALUE", end]
+    assert [await read_shape(database, f"{table}_past") for table in tables] == shapes
+    for payment in stored:
+        assert await store.payments.find(payment.id) is not None
+        assert await store.read(payments.list_options(payment.id, [PAYER]))
+    # a payment that comes back has a place
+    again = await put_payment(store, make_id(now, 99))
+    assert await store.payments.find(again.id) == again
+    assert not (await store.read_partition_status(get_start_us(now))).missing
+
+
+async def test_months_that_cannot_be_merged_stay(store, database, now, tmp_path_factory):
+    await put_month(store, now - 1, 2)
+    await put_month(store, now, 2)
+    before = await store.list_partitions()
+    assert not await store.merge_partition(format_month(now), 3)
+    with pytest.raises(StoreError, match="does not follow"):
+        await store.merge_partition(format_month(now + 1))
+    with pytest.raises(StoreError, match="no partition for 1999-01"):
+        await store.merge_partition("1999-01")
+    assert await store.list_partitions() == before
+    file = await open_store(tmp_path_factory.mktemp("plain") / "florin.db")
+    with pytest.raises(StoreError, match="has no partition"):
+        await file.merge_partition(format_month(now))
+    await file.close()
+
+
+@pytest.mark.parametrize("changes", [3, 5])
+async def test_changes_after_the_copy_are_copied_again(store, database, now, monkeypatch, changes):
+    stored = await put_month(store, now)
+    copy, copies = merging.copy_partitions, []
+    commands = [
+        f"UPDATE payment SET reference_id = 'other' WHERE id = '{stored[1].id}'",
+        f"DELETE FROM payment_option WHERE payment_id = '{stored[2].id}'",
+        f"INSERT INTO option_count VALUES ('{stored[3].id}', '', 7)",
+        f"UPDATE payment SET reference_id = 'newest' WHERE id = '{stored[1].id}'",
+        f"DELETE FROM payment WHERE id = '{stored[4].id}'",
+    ]
+
+    async def copy_and_change(*arguments):
+        digests = await copy(*arguments)
+        copies.append(digests)
+        if len(copies) <= changes:
+            await postgres.run_commands(database.dsn, commands[len(copies) - 1])
+        return digests
+
+    monkeypatch.setattr(merging, "copy_partitions", copy_and_change)
+    if changes == 5:
+        with pytest.raises(StoreUnavailable, match="merged later"):
+            await store.merge_partition(format_month(now))
+        return
+    assert await store.merge_partition(format_month(now))
+    assert len(copies) == 4
+    assert (await store.payments.find(stored[1].id)).reference_id == "other"
+    assert await store.read(payments.list_options(stored[2].id, [PAYER])) == []
+    query = "SELECT n FROM option_count WHERE payment_id = $1"
+    assert await postgres.list_rows(database.dsn, query, stored[3].id) == [(7,)]
+
+
+async def test_calls_of_others_lose_no_payment_while_months_are_merged(store, database, now):
+    """Payments are created, changed and read meanwhile, also of the months that are merged."""
+    old = await put_month(store, now, 3)
+    merges = asyncio.create_task(_merge_all(store, [format_month(now), format_month(now + 1)]))
+    number = 0
+    while not merges.done():
+        number += 1
+        # writers of a month that is merged are rare, and the merge gives way to them
+        month = now if number % 50 == 1 else now + 2
+        created = await put_payment(store, make_id(month, 100 + number))
+        await store.write(payments.cancel(created.id, CancellationReason.BY_MERCHANT, LATER_US))
+        assert (await store.payments.find(created.id)).status == PaymentStatus.CANCELLED
+        assert await store.payments.find(old[1].id) is not None
+    await merges
+    assert number > 1
+    assert len(await store.scan(_list_ids())) == len(old) + number
+    assert (await store.list_partitions())[1].month == format_month(now + 2)
+
+
+async def _merge_all(store, months) -> None:
+    for month in months:
+        while True:
+            with suppress(StoreUnavailable):
+                assert await store.merge_partition(month)
+                break
+
+
+async def test_snapshot_keeps_months_apart_until_it_ends(store, database, now, monkeypatch):
+    monkeypatch.setattr(session, "_PAUSE_S", 0.0)
+    monkeypatch.setattr(session, "_PAUSE_MAX_S", 0.0)
+    stored = await put_month(store, now)
+    reader = await asyncpg.connect(database.dsn)
+    async with reader.transaction(isolation="repeatable_read"):
+        await reader.fetch("SELECT 1")
+        with pytest.raises(StoreUnavailable, match="pg_stat_activity"):
+            await store.merge_partition(format_month(now))
+        rows = await reader.fetch("SELECT id FROM payment")
+        assert {row["id"] for row in rows} == {payment.id for payment in stored}
+    await reader.close()
+    assert await store.merge_partition(format_month(now))
+
+
+async def test_kill_while_months_are_merged_changes_nothing(
+    store, database, now, monkeypatch, dying
+):
+    stored = await put_month(store, now)
+    before = await read_tree(database)
+    for step in range(80):
+        with monkeypatch.context() as patch:
+            dying(patch, step)
+            try:
+                assert await store.merge_partition(format_month(now))
+            except (Killed, asyncpg.InterfaceError, StoreError):
+                assert await read_tree(database) == before
+                assert (await count_rows(database, now))["payment"] == len(stored)
+                continue
+        break
+    assert step > 10
+    assert len(await store.scan(_list_ids())) == len(stored)

@@ -193,6 +193,20 @@ class Store(ABC):
         """
         raise StoreError(f"the store has no partition {month}")
 
+    async def merge_partition(
+        self,
+        month: str,
+        payments_max: int = KEPT_MAX,  # noqa: ARG002
+    ) -> bool:
+        """Drop the partitions of the oldest month: their payments and range go to `past`.
+
+        So the number of partitions, which lists and queues have to plan, does not rise with the
+        years. Nothing changes, and False is returned, if the two have more than `payments_max`
+        payments, because all are copied. Raise StoreError for another month, StoreUnavailable
+        while other sessions use them.
+        """
+        raise StoreError(f"the store has no partition {month}")
+
     async def read_partition_status(
         self,
         now_us: int,  # noqa: ARG002

@@ -17,7 +17,7 @@ from florin_server.db.engine.query import Op, operation
 from florin_server.domain.archive import ArchiveError, get_archive_end
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.money.archive.context import ArchiveContext
-from florin_server.money.archive.service import archiving
+from florin_server.money.archive.service import archiving, partitions
 from florin_server.money.archive.service.folder import ArchiveFolder
 from florin_server.money.archive.store import closed, files, unused_options
 from florin_server.money.archive.store.files import ArchiveFile
@@ -95,7 +95,10 @@ class ArchiveWorker:
         while is_removed and await self._keep_lease():
             written = await archiving.write_file(self._app, folder, after_id, end, before_us)
             if written.file is None:
-                return await self._remove(folder, "")
+                is_removed = await self._remove(folder, "")
+                if is_removed:
+                    await partitions.drop_archived_months(self._app, end)
+                return is_removed
             after_id = written.last_id
             is_removed = await self._remove(folder, written.file.month)
         return False

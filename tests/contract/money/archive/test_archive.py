@@ -18,7 +18,7 @@ from florin_server.domain.reports.statement import RequestedSum
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.features.reports.store.scope import ReportScope
 from florin_server.features.reports.store.statement import read_requested
-from florin_server.money.archive.service import archiving, parquet, restoring
+from florin_server.money.archive.service import archiving, parquet, partitions, restoring
 from florin_server.money.archive.store import closed, files, rows
 from florin_server.money.archive.store.rows import ARCHIVED_TABLES
 from florin_server.money.ledger.store import ledger
@@ -409,6 +409,33 @@ async def test_the_partition_of_a_month_is_emptied_at_once(partitioned, tmp_path
     assert (await count_rows(partitioned, tmp_path, paid[2].id))["options"] == 2
     await restoring.restore_payment(harness, paid[0].id)
     assert await partitioned.payments.find(paid[0].id) == without_wallet(paid[0])
+
+
+async def test_partitions_of_archived_months_are_dropped(partitioned, tmp_path, monkeypatch):
+    harness = make_harness(partitioned, tmp_path / "archive")
+    paid = await create_succeeded_payment(partitioned)
+    unended = [await create_dated_payment(partitioned) for _ in range(2)]
+    before = [
+        part
+        for part in (await partitioned.list_partitions())[1:]
+        if part.end_id <= harness.end.first_id
+    ]
+    empty = [part for part in before if part.end_id <= unended[0].id]
+    await harness.write_all()
+    await harness.remove_all()
+    # all payments that stay would be copied
+    monkeypatch.setattr(partitions, "PAYMENTS_MAX", 1)
+    assert await partitions.drop_archived_months(harness, harness.end) == len(empty)
+    monkeypatch.setattr(partitions, "PAYMENTS_MAX", 2)
+    dropped_count = await partitions.drop_archived_months(harness, harness.end)
+    assert dropped_count == len(before) - len(empty) > 0
+    after = await partitioned.list_partitions()
+    assert not {part.month for part in before} & {part.month for part in after}
+    assert await partitioned.read(closed.list_ids("", "pay_z", 10)) == sorted(
+        payment.id for payment in unended
+    )
+    await restoring.restore_payment(harness, paid.id)
+    assert await partitioned.payments.find(paid.id) == without_wallet(paid)
 
 
 async def test_a_partition_with_many_open_payments_is_emptied_row_by_row(

@@ -186,6 +186,12 @@ class PostgresStore(Store):
             return await super().replace_partition(month, retained, kept_max)
         return await self._partitioner.replace(month, retained, kept_max)
 
+    async def merge_partition(self, month: str, payments_max: int = KEPT_MAX) -> bool:
+        """Merge the oldest month into the partition before it; False if they are too large."""
+        if not self.can_partition:
+            return await super().merge_partition(month, payments_max)
+        return await self._partitioner.merge(month, payments_max)
+
     async def read_partition_status(self, now_us: int) -> PartitionStatus | None:
         """Return the state of the partitions; None if the store has none."""
         return await self._partitioner.read_status(now_us) if self.can_partition else None

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from florin_server.db.engine.partitions import MonthPartition, PartitionReplacement, PartitionStatus
 from florin_server.db.engine.postgres.errors import DriverError, to_store_error
-from florin_server.db.engine.postgres.partitions import converting, extending, replacing
+from florin_server.db.engine.postgres.partitions import converting, extending, merging, replacing
 from florin_server.db.engine.postgres.partitions.catalog import (
     list_due_months,
     read_status,
@@ -66,6 +66,17 @@ class Partitioner:
         try:
             async with open_partition_session(self.database, _REPLACE_MS) as raw:
                 return await replacing.replace(raw, month, retained, kept_max)
+        except DriverError as error:
+            raise to_store_error(error) from error
+
+    async def merge(self, month: str, payments_max: int) -> bool:
+        """Merge the oldest month into the partition before it; False if they are too large."""
+        try:
+            async with (
+                hold_schema(self.database, 1),
+                open_partition_session(self.database, _REPLACE_MS) as raw,
+            ):
+                return await merging.merge(raw, month, payments_max)
         except DriverError as error:
             raise to_store_error(error) from error
 

@@ -70,10 +70,10 @@ def _format_range(part: RangePartition) -> str:
     return PAST if month is None else format_month(month)
 
 
-def _list_parts(
+def list_parts(
     tables: PartitionedTables, month: str
 ) -> list[tuple[PartitionedTable, RangePartition]]:
-    """Return the partition of each table for a month; StoreError if their ranges differ."""
+    """Return the partition of each table for a month or `past`; StoreError if ranges differ."""
     if not tables:
         raise StoreError("the store has no partitions: run `florin store partition`")
     parts: list[tuple[PartitionedTable, RangePartition]] = []
@@ -85,14 +85,20 @@ def _list_parts(
     return parts
 
 
+async def require_no_snapshots(raw: Any) -> None:
+    """Raise PartitionBusy if another session has a snapshot from before this transaction."""
+    if await raw.fetchval(_SNAPSHOTS):
+        raise PartitionBusy
+
+
 async def _replace(raw: Any, month: str, retained: Query, kept_max: int) -> PartitionReplacement:
-    parts = _list_parts(await read_tables(raw), month)
+    parts = list_parts(await read_tables(raw), month)
     names = [part.name for _, part in parts]
     # Operations that change a payment lock its row first, and wait from here on. Workers that look
     # for rows of other tables, and lock those of later months, do not wait.
     await raw.execute(f"LOCK TABLE {names[0]} IN EXCLUSIVE MODE")
     await raw.execute(f"LOCK TABLE {', '.join(names[1:])} IN SHARE ROW EXCLUSIVE MODE")
-    if _list_parts(await read_tables(raw), month) != parts:
+    if list_parts(await read_tables(raw), month) != parts:
         # the range has grown meanwhile
         raise PartitionBusy
     before = await raw.fetchval(_SIZE, names)
@@ -111,8 +117,7 @@ async def _replace(raw: Any, month: str, retained: Query, kept_max: int) -> Part
             await raw.copy_to_table(
                 name, source=spool, columns=columns, format="binary", freeze=True
             )
-    if await raw.fetchval(_SNAPSHOTS):
-        raise PartitionBusy
+    await require_no_snapshots(raw)
     freed_bytes = before - await raw.fetchval(_SIZE, names)
     return PartitionReplacement(
         is_replaced=True, kept_count=kept_count, freed_bytes=int(freed_bytes)
