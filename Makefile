@@ -75,9 +75,9 @@ $(RUN): $(BIN)/uv uv.lock $(addsuffix /pyproject.toml,. client gateway gateway/o
 	@$(call install_packages,--extra sandbox)
 	@touch $@
 
-# for production: without the sandbox and the tools; `florin` stays old, so that `setup` adds the sandbox
+# for production: with the archive and the event sink, without the sandbox and the tools; `florin` stays old, so that `setup` adds the sandbox
 install: $(BIN)/uv
-	@$(call install_packages,--compile-bytecode)
+	@$(call install_packages,--extra export --extra nats --compile-bytecode)
 	@touch -t 200001010000 $(RUN)
 
 $(DEV): $(RUN)

@@ -120,8 +120,12 @@ def build(target: Path, commit: str = "HEAD") -> list[Path]:
                 environment=environment,
             )
         export = ("uv", "export", "--quiet", "--frozen", "--format", "cyclonedx1.5", "--no-dev")
-        extras = ("--extra", "docs", "--extra", "postgres", "--no-editable")
-        bom = _run(sys.executable, "-m", *export, *extras, cwd=tree, environment=environment)
+        extras = [f"--extra={extra}" for extra in ("docs", "export", "nats", "postgres")]
+        bom = _run(
+            *(sys.executable, "-m", *export, *extras, "--no-editable"),
+            cwd=tree,
+            environment=environment,
+        )
     (target / SBOM).write_text(_normalize_bom(json.loads(bom), int(seconds), commit))
     files = sorted(file for file in target.iterdir() if file.name != ".gitignore")
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in files]

@@ -86,6 +86,22 @@ def installed(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.parametrize(
+    "module", ["money.archive.service.parquet", "features.event_sink.service.nats_credentials"]
+)
+def test_installed_environment_has_the_extras_of_production(installed, module):
+    """These modules import the packages of an extra."""
+    python = installed / ".venv" / "bin" / "python"
+    done = subprocess.run(
+        [python, "-P", "-c", f"import florin_server.{module}"],
+        cwd=installed,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def test_installed_environment_serves(installed, tmp_path):
     last = dict(stages()[1])
     assert [path.name for path in installed.iterdir()] == [".venv"]
