@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from florin_server.domain.payments import months
+from florin_server.domain.payments.payment import PaymentStatus
 
 
 class ArchiveError(Exception):
@@ -20,6 +21,20 @@ class ArchiveMonth(NamedTuple):
     name: str
     first_id: str
     end_id: str
+
+
+class ArchivedCustomerPayment(NamedTuple):
+    """A payment in a file of the archive, as far as it concerns a customer.
+
+    `payer` is the account (canonical CAIP-10) whose money moved; None if none moved.
+    """
+
+    id: str
+    version: int
+    status: PaymentStatus
+    created_at_us: int
+    payer: str | None
+    tx_id: str | None
 
 
 def get_archive_month(at_us: int) -> ArchiveMonth:

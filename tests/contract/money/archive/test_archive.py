@@ -279,12 +279,16 @@ async def test_an_altered_archive_deletes_nothing(store, tmp_path, damage):
     assert await store.payments.find(paid.id) == paid
 
 
-async def test_an_unreadable_file_is_named_and_nothing_is_invented(store, tmp_path):
+@pytest.mark.parametrize("damage", ["file", "page"])
+async def test_an_unreadable_file_is_named_and_nothing_is_invented(store, tmp_path, damage):
     paid = await create_succeeded_payment(store)
     harness = make_harness(store, tmp_path / "archive")
     (file,) = await harness.write_all()
     await harness.remove_all()
-    (tmp_path / "archive" / file.name).write_bytes(b"not parquet")
+    path = tmp_path / "archive" / file.name
+    content = path.read_bytes()
+    # the first page of the first column begins behind the magic number
+    path.write_bytes(b"not parquet" if damage == "file" else content[:40] + b"\0" + content[41:])
     with pytest.raises(ApiError) as refused:
         await harness.archive.find(paid.id)
     assert refused.value.code is ErrorCode.INTERNAL_ERROR

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +18,8 @@ from sqlalchemy import BigInteger, Boolean, Column, LargeBinary
 from florin_server.base.durable_files import create_file
 from florin_server.db.engine import schema
 from florin_server.db.engine.columns import U256
-from florin_server.domain.archive import ArchiveError
+from florin_server.domain.archive import ArchivedCustomerPayment, ArchiveError
+from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.archive.store.closed import PaymentVersion
 from florin_server.money.archive.store.rows import (
     ARCHIVED_TABLES,
@@ -28,6 +30,7 @@ from florin_server.money.archive.store.rows import (
 
 try:
     import pyarrow as pa
+    import pyarrow.compute as pc
     import pyarrow.parquet as pq
 except ImportError as missing:
     raise ArchiveError("the archive needs pyarrow: pip install 'florin-pay[export]'") from missing
@@ -39,6 +42,7 @@ RowsByTable = Mapping[str, Sequence[StoredRow]]
 ROW_GROUP: Final = 1_000
 _SCHEMA_KEY: Final = b"florin_schema"
 _LISTS: Final = ARCHIVED_TABLES[1:]
+_CUSTOMER_COLUMNS: Final = list(ArchivedCustomerPayment._fields)
 
 
 def build_batch(rows: RowsByTable) -> pa.RecordBatch:
@@ -89,10 +93,8 @@ def iterate_versions(path: Path) -> Iterator[list[PaymentVersion]]:
 def find_payment(path: Path, payment_id: str) -> RowsByTable | None:
     """Return the rows of one payment; None if the file does not contain it."""
     with _open(path) as reader:
-        ids = reader.schema_arrow.get_field_index("id")
         for group in range(reader.num_row_groups):
-            statistics = reader.metadata.row_group(group).column(ids).statistics
-            if statistics and not statistics.min <= payment_id <= statistics.max:
+            if not _can_contain(reader, group, "id", payment_id):
                 continue
             row = reader.read_row_group(group, columns=["id"]).column("id").index(payment_id)
             if row.as_py() >= 0:
@@ -100,11 +102,57 @@ def find_payment(path: Path, payment_id: str) -> RowsByTable | None:
     return None
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def iterate_customer_payments(
+    path: Path, account: str, payment_ids: Collection[str]
+) -> Iterator[ArchivedCustomerPayment]:
+    """Yield the payments of a file that an account paid, or that have one of some ids.
+
+    Has one group in memory at a time, and of most groups only the payers.
+    """
+    with _open(path, dictionaries=["payer"]) as reader:
+        for group in range(reader.num_row_groups):
+            ids = [each for each in payment_ids if _can_contain(reader, group, "id", each)]
+            if not ids and not _has_payer(reader, group, account):
+                continue
+            table = reader.read_row_group(group, columns=_CUSTOMER_COLUMNS)
+            paid = pc.equal(table.column("payer"), account)
+            listed = pc.is_in(table.column("id"), pa.array(ids, pa.string()))
+            for row in table.filter(pc.or_kleene(paid, listed)).to_pylist():
+                yield ArchivedCustomerPayment(**row | {"status": PaymentStatus(row["status"])})
+
+
+@contextmanager
+def _open(path: Path, dictionaries: Sequence[str] = ()) -> Iterator[pq.ParquetFile]:
+    """Open a file; ArchiveError if it cannot be opened, or what the block reads is damaged.
+
+    Columns of `dictionaries` are read as dictionaries of their values.
+    """
     try:
-        return pq.ParquetFile(path, page_checksum_verification=True)
+        with pq.ParquetFile(
+            path, page_checksum_verification=True, read_dictionary=list(dictionaries)
+        ) as reader:
+            yield reader
     except (OSError, pa.ArrowException) as error:
         raise ArchiveError(f"{path} cannot be read: {error}") from error
+
+
+def _can_contain(reader: pq.ParquetFile, group: int, name: str, value: str) -> bool:
+    """Return False if the statistics of a group exclude a value of a column of text."""
+    column = reader.schema_arrow.get_field_index(name)
+    statistics = reader.metadata.row_group(group).column(column).statistics
+    if statistics is None:
+        return True
+    if not statistics.has_min_max:
+        # only nulls, or texts that are too long for statistics
+        return bool(statistics.num_values)
+    return bool(statistics.min <= value <= statistics.max)
+
+
+def _has_payer(reader: pq.ParquetFile, group: int, account: str) -> bool:
+    if not _can_contain(reader, group, "payer", account):
+        return False
+    payers = reader.read_row_group(group, columns=["payer"]).column("payer")
+    return any(chunk.dictionary.index(account).as_py() >= 0 for chunk in payers.chunks)
 
 
 def _get_type(column: Column[Any]) -> pa.DataType:
