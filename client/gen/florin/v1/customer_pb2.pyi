@@ -208,7 +208,7 @@ class ExportCustomerResponse(_message.Message):
     """CAIP-10 account in canonical form."""
     @_builtins.property
     def payments(self) -> _containers.RepeatedCompositeFieldContainer[Global___CustomerPayment]:
-        """Newest first."""
+        """Newest first, without payments in the archive."""
 
     @_builtins.property
     def collected_data(self) -> _containers.RepeatedCompositeFieldContainer[Global___CustomerData]:

@@ -490,7 +490,8 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ExportCustomer(self, request, context):
-        """Exports all stored data about one account that pays.
+        """Exports all stored data about one account that pays. Payments in the archive are not included:
+        `florin customers export` reads its files.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

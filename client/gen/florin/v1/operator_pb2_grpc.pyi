@@ -82,7 +82,9 @@ class OperatorServiceStub:
     AddFiatSettlement: _grpc.UnaryUnaryMultiCallable[_partner_pb2.AddFiatSettlementRequest, _account_pb2.FiatSettlement]
     """Registers a bank account of a merchant."""
     ExportCustomer: _grpc.UnaryUnaryMultiCallable[_customer_pb2.ExportCustomerRequest, _customer_pb2.ExportCustomerResponse]
-    """Exports all stored data about one account that pays."""
+    """Exports all stored data about one account that pays. Payments in the archive are not included:
+    `florin customers export` reads its files.
+    """
     EraseCustomer: _grpc.UnaryUnaryMultiCallable[_customer_pb2.EraseCustomerRequest, _customer_pb2.EraseCustomerResponse]
     """Erases stored data about one account, except what the ledger needs."""
     ImportScreeningList: _grpc.UnaryUnaryMultiCallable[_screening_pb2.ImportScreeningListRequest, _screening_pb2.ImportScreeningListResponse]
@@ -243,7 +245,9 @@ class OperatorServiceAsyncStub(OperatorServiceStub):
     AddFiatSettlement: _aio.UnaryUnaryMultiCallable[_partner_pb2.AddFiatSettlementRequest, _account_pb2.FiatSettlement]  # type: ignore[assignment]
     """Registers a bank account of a merchant."""
     ExportCustomer: _aio.UnaryUnaryMultiCallable[_customer_pb2.ExportCustomerRequest, _customer_pb2.ExportCustomerResponse]  # type: ignore[assignment]
-    """Exports all stored data about one account that pays."""
+    """Exports all stored data about one account that pays. Payments in the archive are not included:
+    `florin customers export` reads its files.
+    """
     EraseCustomer: _aio.UnaryUnaryMultiCallable[_customer_pb2.EraseCustomerRequest, _customer_pb2.EraseCustomerResponse]  # type: ignore[assignment]
     """Erases stored data about one account, except what the ledger needs."""
     ImportScreeningList: _aio.UnaryUnaryMultiCallable[_screening_pb2.ImportScreeningListRequest, _screening_pb2.ImportScreeningListResponse]  # type: ignore[assignment]
@@ -497,7 +501,9 @@ class OperatorServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _customer_pb2.ExportCustomerRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_customer_pb2.ExportCustomerResponse, _abc.Awaitable[_customer_pb2.ExportCustomerResponse]]:
-        """Exports all stored data about one account that pays."""
+        """Exports all stored data about one account that pays. Payments in the archive are not included:
+        `florin customers export` reads its files.
+        """
 
     @_abc_1.abstractmethod
     def EraseCustomer(

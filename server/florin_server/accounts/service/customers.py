@@ -36,13 +36,17 @@ class CustomerData:
 
 
 async def export(app: StorageContext, text: str) -> CustomerData:
-    """Return everything that is stored about an account, with its payments at present."""
+    """Return everything that is stored about an account, with its payments at present.
+
+    Archived payments are not read: any number of files could contain them.
+    """
     account = _parse_account(text)
     payments = await app.store.scan_standby(customers.list_payments(account))
-    if not payments:
+    records = await app.store.scan(collected_data.list_by_account(account))
+    # the data can outlive the payments, which the archive has then
+    if not payments and not records:
         raise ApiError(ErrorCode.CUSTOMER_NOT_FOUND)
     now_us = app.clock.now_us()
-    records = await app.store.scan(collected_data.list_by_account(account))
     return CustomerData(
         account,
         [payment.with_expiry(now_us) for payment in payments],
