@@ -248,7 +248,9 @@ def test_customer_data_is_exported_and_erased(forks, customer):
         "payer": False,
         "walletName": None,
         "txId": None,
+        "archived": False,
     }
+    assert shown["archiveLeftOut"] is False
     assert ask("customers", "erase", account) == [
         "Erased: 1 offers, 0 wallet names, 0 sets of data about the buyer, 0 claims.",
         "Kept: 0 payments, because their money moved.",

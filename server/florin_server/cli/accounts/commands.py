@@ -390,21 +390,30 @@ def versions_pin(
 
 
 @customers.command("export")
-def customers_export(account: Account, home: HomeOption = None) -> None:
+def customers_export(
+    account: Account,
+    archive: Annotated[
+        bool, typer.Option("--archive/--no-archive", help="Include archived payments.")
+    ] = True,
+    home: HomeOption = None,
+) -> None:
     """Print all data stored about an account, as JSON.
+
+    Reads all files of the archive, where the settings name its folder. Fails if one is missing or
+    was changed.
 
     Example: `florin customers export eip155:1:0x…`
     """
     from florin_server.cli.accounts import customers as command
 
-    command.export_customer(build_overrides(home=home), account)
+    command.export_customer(build_overrides(home=home), account, with_archive=archive)
 
 
 @customers.command("erase")
 def customers_erase(account: Account, home: HomeOption = None) -> None:
     """Erase the data stored about an account.
 
-    The records of payments that moved money stay.
+    The records of payments that moved money stay, and the archive is not changed.
 
     Example: `florin customers erase eip155:1:0x…`
     """

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 from florin.v1 import archive_pb2
 
+from florin_server.cli.archive_files import list_archive_files, to_archive_file
 from florin_server.cli.console import (
     console,
     fail,
@@ -16,11 +16,10 @@ from florin_server.cli.console import (
     show_progress,
 )
 from florin_server.cli.exits import ExitStatus
-from florin_server.cli.operation import call_operator, format_minute
+from florin_server.cli.operation import call_operator, format_minute, run_with_operator
 from florin_server.cli.settings import get_settings
 from florin_server.domain.archive import ArchiveError
 from florin_server.money.archive.service.folder import ArchiveFolder
-from florin_server.money.archive.store.files import ArchiveFile
 
 _UNKNOWN = "an interrupted run left it, or the store is older than the archive"
 _COLUMNS = ("File", "Payments", "MB", "Written", "Left the store")
@@ -28,7 +27,7 @@ _COLUMNS = ("File", "Payments", "MB", "Written", "Left the store")
 
 def list_archive(overrides: dict[str, Any]) -> None:
     """Print all files."""
-    files = list(_iterate_files(overrides))
+    files = run_with_operator(overrides, list_archive_files)
     if not print_json(archive_pb2.ListArchiveFilesResponse(files=files)):
         print_table(_COLUMNS, map(_to_row, files))
 
@@ -41,13 +40,13 @@ def verify_archive(overrides: dict[str, Any], month: str | None) -> None:
     folder, problems, count = ArchiveFolder(folder_path), [], 0
     files = [
         file
-        for file in _iterate_files(overrides)
+        for file in run_with_operator(overrides, list_archive_files)
         if month is None or file.name.startswith(f"{month}/")
     ]
     with show_progress("Reading the archive"):
         for file in files:
             try:
-                folder.verify(_to_archive_file(file))
+                folder.verify(to_archive_file(file))
                 count += 1
             except ArchiveError as error:
                 problems.append(str(error))
@@ -70,30 +69,6 @@ def restore_archived(overrides: dict[str, Any], payment_id: str) -> None:
     restored = call_operator(overrides, "RestorePayment", request)
     if not print_json(restored):
         console.print(f"{restored.payment_id} is in the store again.")
-
-
-def _iterate_files(overrides: dict[str, Any]) -> Iterator[archive_pb2.ArchiveFile]:
-    after = 0
-    while True:
-        request = archive_pb2.ListArchiveFilesRequest(after_number=after)
-        page = call_operator(overrides, "ListArchiveFiles", request).files
-        if not page:
-            return
-        yield from page
-        after = page[-1].number
-
-
-def _to_archive_file(file: archive_pb2.ArchiveFile) -> ArchiveFile:
-    return ArchiveFile(
-        n=file.number,
-        name=file.name,
-        sha256=bytes.fromhex(file.sha256),
-        size=file.size,
-        payments=file.payments,
-        first_id=file.first_payment_id,
-        last_id=file.last_payment_id,
-        written_at_us=file.written_at.ToMicroseconds(),
-    )
 
 
 def _to_row(file: archive_pb2.ArchiveFile) -> tuple[str, ...]:
