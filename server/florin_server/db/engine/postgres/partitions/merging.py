@@ -2,7 +2,7 @@
 
 1. A new table gets the rows of both partitions, while others read and write.
 2. One transaction locks the tables, which all calls then wait for, compares the two partitions with
-   what was copied, and replaces them by the new table. It gives way to whoever uses the tables.
+   what was copied, and replaces them by the new table. It gives way to sessions that use them.
 
 An interruption leaves the new tables, which no call reads, and which the next merge drops.
 """
