@@ -14,7 +14,7 @@ from florin_server.db.engine.query import SQLITE, StoreError
 from florin_server.db.tables.tables import METADATA
 
 # the newest migration; a new file is stamped with it, so that it needs no migration
-HEAD = "v0040"
+HEAD = "v0041"
 # the oldest schema whose Florin can work on this one while newer processes do; a migration that
 # removes what that Florin uses raises it
 COMPATIBLE_FROM = "v0026"

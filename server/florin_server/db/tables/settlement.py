@@ -27,6 +27,7 @@ from florin_server.domain.settlement.chain_txs import (
 # a query uses a partial index only if it repeats the predicate exactly
 OPEN_TX_PREDICATE = "state IN ('signed', 'sent')"
 FINAL_TX_PREDICATE = "state = 'final'"
+ENDED_TX_PREDICATE = "state IN ('final', 'replaced')"
 
 
 class LeaseRow(TableRow, table=True):
@@ -65,6 +66,8 @@ class ChainTxRow(TableRow, table=True):
         partial_index(
             "ix_chain_tx_final", FINAL_TX_PREDICATE, "chain_id", "sender", "created_at_us"
         ),
+        # the archive
+        partial_index("ix_chain_tx_ended", ENDED_TX_PREDICATE, "created_at_us", "id"),
     )
 
     id: str = text_column(key=True)
