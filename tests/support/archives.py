@@ -1,4 +1,4 @@
-"""Support for tests of the archive: payments of a month that ended in every way."""
+"""Support for tests of the archive: payments and transactions that ended in every way."""
 
 from __future__ import annotations
 
@@ -14,19 +14,31 @@ from florin_server.db.engine.store import Store
 from florin_server.domain.archive import ArchiveMonth, get_archive_month
 from florin_server.domain.ids import generate_payment_id
 from florin_server.domain.payments.payment import CancellationReason, Payment
-from florin_server.domain.settlement.chain_txs import LedgerPosting, WatchedTransaction
-from florin_server.money.archive.service import archiving
+from florin_server.domain.settlement.chain_txs import (
+    ChainTx,
+    LedgerPosting,
+    TransactionOutcome,
+    TransactionVariant,
+    TxState,
+    WatchedTransaction,
+)
+from florin_server.money.archive.service import archiving, transactions
 from florin_server.money.archive.service.reader import PaymentArchive
-from florin_server.money.archive.store import files
+from florin_server.money.archive.store import closed_transactions, files, rows
 from florin_server.money.archive.store.files import ArchiveFile
+from florin_server.money.archive.store.rows import TRANSACTION_TABLES, StoredRow
 from florin_server.money.payments.store import payments
-from florin_server.money.settlement.store import payment_outcomes
+from florin_server.money.settlement.store import chain_txs, payment_outcomes
 from florin_server.settings import Settings
 
+from tests.support.store_covered import no_watch
 from tests.support.store_factories import (
     LATER_US,
+    LEASE,
     NOW_US,
+    acquire_lease,
     create_processing_payment,
+    make_chain_tx,
     make_option,
     make_payment,
     make_resolved_build,
@@ -35,6 +47,7 @@ from tests.support.store_factories import (
 
 DAYS = 60
 LATE_US = NOW_US + 130 * 86_400_000_000
+BEFORE_US = LATE_US - DAYS * 86_400_000_000
 
 
 @dataclass
@@ -50,7 +63,7 @@ class ArchiveHarness:
     @property
     def end(self) -> ArchiveMonth:
         """Return the first month that stays."""
-        return get_archive_month(LATE_US - DAYS * 86_400_000_000)
+        return get_archive_month(BEFORE_US)
 
     async def write_all(self) -> list[ArchiveFile]:
         """Write all files, and leave the rows."""
@@ -66,13 +79,36 @@ class ArchiveHarness:
 
     async def remove_all(self) -> int:
         """Delete the rows of all files."""
-        unremoved = await self.store.read(files.list_unremoved(100))
+        unremoved = await self._list_unremoved(has_transactions=False)
         months = groupby(unremoved, lambda file: file.month)
         removals = [
             await archiving.remove_payments(self, self.archive.folder, list(month_files))
             for _, month_files in months
         ]
         return sum(removals)
+
+    async def write_transactions(self) -> list[ArchiveFile]:
+        """Write all files of transactions, and leave the rows."""
+        written, after = [], closed_transactions.FIRST
+        while True:
+            result = await transactions.write_file(self, self.archive.folder, after, BEFORE_US)
+            if result.file is None:
+                return written
+            written.append(result.file)
+            after = result.last
+
+    async def remove_transactions(self) -> int:
+        """Delete the rows of all files of transactions."""
+        return sum(
+            [
+                await transactions.remove_transactions(self, self.archive.folder, file, BEFORE_US)
+                for file in await self._list_unremoved(has_transactions=True)
+            ]
+        )
+
+    async def _list_unremoved(self, *, has_transactions: bool) -> list[ArchiveFile]:
+        unremoved = await self.store.read(files.list_unremoved(100))
+        return [file for file in unremoved if file.has_transactions is has_transactions]
 
 
 def make_harness(store: Store, folder: Path, **settings: Any) -> ArchiveHarness:
@@ -128,3 +164,25 @@ async def create_cancelled_payment(store: Store, **changes: Any) -> Payment:
     ended = await store.payments.find(payment.id)
     assert ended is not None
     return ended
+
+
+async def create_ended_transaction(
+    store: Store, *paid: Payment, state: TxState = TxState.FINAL, **changes: Any
+) -> ChainTx:
+    """Store a transaction whose fee was raised before it ended, and that nothing watches."""
+    tx, epoch = make_chain_tx(*paid, **changes), await acquire_lease(store)
+    await store.write(chain_txs.append(tx, epoch, LEASE, no_watch()))
+    variant = TransactionVariant(b"\x02raised", f"{tx.hash}-raised")
+    await store.write(chain_txs.bump(tx, variant, epoch, LEASE, NOW_US))
+    outcome = (
+        TransactionOutcome(tx.id, state, 7, "0xblock", final_hash=variant.hash)
+        if state is TxState.FINAL
+        else TransactionOutcome(tx.id, state)
+    )
+    await store.write(chain_txs.finalize_transactions([outcome], LATER_US))
+    return tx
+
+
+async def read_transaction(store: Store, tx: ChainTx) -> dict[str, list[StoredRow]]:
+    """Return the rows of a transaction by table."""
+    return await store.read(rows.read_rows(TRANSACTION_TABLES, [tx.id]))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from sqlalchemy import delete, select
 
 from florin_server.db.engine.query import Command, Op, Statement, operation, param, upsert
 from florin_server.db.tables.tables import installation_table
+
+TREASURY_HISTORY_PREFIX: Final = "history:"
+"""The beginning of the names of values for treasuries whose history on chain is checked."""
 
 
 class _NamedValue(NamedTuple):

@@ -1,4 +1,4 @@
-"""The archive: calendar months of payments, and why a file of it cannot be used."""
+"""The archive: calendar months, and why a file of it cannot be used."""
 
 from __future__ import annotations
 
@@ -49,6 +49,16 @@ def find_archive_month(payment_id: str) -> ArchiveMonth | None:
     """Return the month in which a payment was made; None for an id without a time."""
     month = months.find_month(payment_id)
     return None if month is None else get_archive_month(months.get_start_us(month))
+
+
+def get_archive_month_end_us(at_us: int) -> int:
+    """Return the end of the month of a time in microseconds since the Unix epoch."""
+    return months.get_start_us(months.get_month(at_us) + 1)
+
+
+def get_archive_end_us(before_us: int) -> int:
+    """Return the start of the first month that had not ended before a time."""
+    return months.get_start_us(months.get_month(before_us))
 
 
 def get_archive_end(now_us: int, payment_days: int) -> ArchiveMonth:

@@ -21,8 +21,8 @@ class ArchiveSettings(BaseModel):
     payment_days: int | None = Field(
         default=None,
         ge=30,
-        description="days after which ended payments leave the store for the archive, a month at "
-        "a time; unset: never",
+        description="days after which ended payments and their transactions leave the store for "
+        "the archive, a month at a time; unset: never",
     )
     option_days: int | None = Field(
         default=None,

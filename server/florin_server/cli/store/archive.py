@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
 from typing import Any
 
 from florin.v1 import archive_pb2
@@ -22,7 +23,7 @@ from florin_server.domain.archive import ArchiveError
 from florin_server.money.archive.service.folder import ArchiveFolder
 
 _UNKNOWN = "an interrupted run left it, or the store is older than the archive"
-_COLUMNS = ("File", "Payments", "MB", "Written", "Left the store")
+_COLUMNS = ("File", "Rows", "MB", "Written", "Left the store")
 
 
 def list_archive(overrides: dict[str, Any]) -> None:
@@ -41,7 +42,7 @@ def verify_archive(overrides: dict[str, Any], month: str | None) -> None:
     files = [
         file
         for file in run_with_operator(overrides, list_archive_files)
-        if month is None or file.name.startswith(f"{month}/")
+        if _is_of_month(file.name, month)
     ]
     with show_progress("Reading the archive"):
         for file in files:
@@ -50,9 +51,8 @@ def verify_archive(overrides: dict[str, Any], month: str | None) -> None:
                 count += 1
             except ArchiveError as error:
                 problems.append(str(error))
-    unknown = sorted(set(folder.list_names()) - {file.name for file in files})
-    if month is not None:
-        unknown = [name for name in unknown if name.startswith(f"{month}/")]
+    names = {name for name in folder.list_names() if _is_of_month(name, month)}
+    unknown = sorted(names - {file.name for file in files})
     if not print_json({"verified": count, "problems": problems, "unknown": unknown}):
         console.print(f"{count} of {len(files)} files are as they were written.")
         for problem in problems:
@@ -69,6 +69,10 @@ def restore_archived(overrides: dict[str, Any], payment_id: str) -> None:
     restored = call_operator(overrides, "RestorePayment", request)
     if not print_json(restored):
         console.print(f"{restored.payment_id} is in the store again.")
+
+
+def _is_of_month(name: str, month: str | None) -> bool:
+    return month is None or PurePosixPath(name).parent.name == month
 
 
 def _to_row(file: archive_pb2.ArchiveFile) -> tuple[str, ...]:

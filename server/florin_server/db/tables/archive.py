@@ -1,4 +1,4 @@
-"""Tables of archived payments, and of the files that contain them.
+"""Tables of archived payments, and of the files of the archive.
 
 Conventions as in `tables`.
 """
@@ -20,9 +20,9 @@ UNREMOVED_PREDICATE = "removed_at_us IS NULL"
 
 
 class ArchiveFileRow(TableRow, table=True):
-    """A file of the archive: payments of a month, from the first id to the last.
+    """A file of the archive: payments, or transactions, of a month, from the first id to the last.
 
-    `removed_at_us` is null until their rows are deleted.
+    `payments` counts them. `removed_at_us` is null until their rows are deleted.
     """
 
     __tablename__ = "archive_file"

@@ -1,7 +1,9 @@
-"""Deletes unused options, and moves old payments to the archive, a month at a time.
+"""Moves old payments and transactions to the archive, by months, and deletes what has no use.
 
-One process at a time does so, under a lease. A pass looks at every payment that is old enough:
-those that cannot be archived yet are looked at again by the next pass.
+Unused options of payments have none, nor have ended transfers for other servers.
+
+One process at a time does so, under a lease. A pass looks at everything that is old enough: what
+cannot be archived yet is looked at again by the next pass.
 """
 
 from __future__ import annotations
@@ -17,9 +19,15 @@ from florin_server.db.engine.query import Op, operation
 from florin_server.domain.archive import ArchiveError, get_archive_end
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.money.archive.context import ArchiveContext
-from florin_server.money.archive.service import archiving, partitions
+from florin_server.money.archive.service import archiving, partitions, transactions
 from florin_server.money.archive.service.folder import ArchiveFolder
-from florin_server.money.archive.store import closed, files, unused_options
+from florin_server.money.archive.store import (
+    closed,
+    closed_transactions,
+    ended_transfers,
+    files,
+    unused_options,
+)
 from florin_server.money.archive.store.files import ArchiveFile
 from florin_server.operations.store import leases
 from florin_server.settings.context import SettingsContext
@@ -39,6 +47,8 @@ _PASS_US: Final = 86_400_000_000
 _DAY_US: Final = 86_400_000_000
 # payments of one transaction that deletes options
 _OPTIONS_AT_ONCE: Final = 100
+# transfers that one transaction looks at
+_TRANSFERS_AT_ONCE: Final = 500
 _FILES_MAX: Final = 1_000
 # values of the installation: when a pass ended, and up to which id options were deleted
 _PASSED, _OPTIONS_DELETED = "archive_passed_us", "archive_options_deleted"
@@ -62,7 +72,7 @@ class ArchiveWorker:
                 app.archive.write_problem = ""
             except ArchiveError as error:
                 if str(error) != app.archive.write_problem:
-                    _log.error("payments cannot be archived: %s", error)
+                    _log.error("nothing can be archived: %s", error)
                 app.archive.write_problem = str(error)
             await sleep_remaining(app.clock, _POLL_S, now_us)
 
@@ -83,11 +93,16 @@ class ArchiveWorker:
         passed = await self._app.store.read(installation.find_value(_PASSED))
         if passed is not None and 0 <= now_us - int(passed) < _PASS_US:
             return
-        if await self._archive(folder, now_us, settings.payment_days):
+        before_us = now_us - settings.payment_days * _DAY_US
+        if (
+            await self._archive(folder, now_us, settings.payment_days)
+            and await self._delete_transfers(before_us)
+            and await self._archive_transactions(folder, before_us)
+        ):
             await self._app.store.write(installation.put_value(_PASSED, str(now_us)))
 
     async def _archive(self, folder: ArchiveFolder, now_us: int, payment_days: int) -> bool:
-        """Archive everything that is old enough; False if it has to be tried again."""
+        """Archive all payments that are old enough; False if it has to be tried again."""
         end, after_id = get_archive_end(now_us, payment_days), archiving.FIRST_ID
         before_us = now_us - payment_days * _DAY_US
         # first what an interrupted pass has left
@@ -109,13 +124,48 @@ class ArchiveWorker:
         A partition can be emptied at once. False if another process has the lease.
         """
         unremoved = await self._app.store.read(files.list_unremoved(_FILES_MAX))
-        for month, month_files in groupby(sorted(unremoved, key=_get_month), _get_month):
+        of_payments = [file for file in unremoved if not file.has_transactions]
+        for month, month_files in groupby(sorted(of_payments, key=_get_month), _get_month):
             if month == unfinished_month:
                 continue
             if not await self._keep_lease():
                 return False
             count = await archiving.remove_payments(self._app, folder, list(month_files))
             _log.info("%d payments of %s are in the archive", count, month)
+        return True
+
+    async def _archive_transactions(self, folder: ArchiveFolder, before_us: int) -> bool:
+        """Archive all transactions that are old enough; False if it has to be tried again."""
+        after = closed_transactions.FIRST
+        # first what an interrupted pass has left
+        is_removed = await self._remove_transactions(folder, before_us)
+        while is_removed and await self._keep_lease():
+            written = await transactions.write_file(self._app, folder, after, before_us)
+            if written.file is None:
+                return True
+            after = written.last
+            is_removed = await self._remove_transactions(folder, before_us)
+        return False
+
+    async def _remove_transactions(self, folder: ArchiveFolder, before_us: int) -> bool:
+        """Delete the transactions of all files; False if another process has the lease."""
+        for file in await self._app.store.read(files.list_unremoved(_FILES_MAX)):
+            if not file.has_transactions:
+                continue
+            if not await self._keep_lease():
+                return False
+            count = await transactions.remove_transactions(self._app, folder, file, before_us)
+            _log.info("%d transactions of %s are in the archive", count, file.month)
+        return True
+
+    async def _delete_transfers(self, before_us: int) -> bool:
+        """Delete transfers for others that ended; False if another process has the lease."""
+        after_key: str | None = archiving.FIRST_ID
+        while after_key is not None:
+            if not await self._keep_lease():
+                return False
+            deletion = ended_transfers.delete_ended(after_key, before_us, _TRANSFERS_AT_ONCE)
+            after_key = await self._app.store.write(deletion)
         return True
 
     async def _delete_options(self, before_us: int) -> None:

@@ -18,7 +18,13 @@ from florin_server.domain.reports.statement import RequestedSum
 from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.features.reports.store.scope import ReportScope
 from florin_server.features.reports.store.statement import read_requested
-from florin_server.money.archive.service import archiving, parquet, partitions, restoring
+from florin_server.money.archive.service import (
+    archiving,
+    parquet,
+    partitions,
+    restoring,
+    writing,
+)
 from florin_server.money.archive.store import closed, files, rows
 from florin_server.money.archive.store.rows import ARCHIVED_TABLES
 from florin_server.money.ledger.store import ledger
@@ -239,8 +245,8 @@ async def test_a_payment_that_changes_after_it_was_read_stays(store, tmp_path):
 
 
 async def test_files_hold_one_month_and_the_current_months_stay(store, tmp_path, monkeypatch):
-    monkeypatch.setattr(archiving, "PAGE", 2)
-    monkeypatch.setattr(archiving, "FILE_MAX", 4)
+    monkeypatch.setattr(writing, "PAGE", 2)
+    monkeypatch.setattr(writing, "FILE_MAX", 4)
     day_us = 86_400_000_000
     for days in (0, 0, 0, 0, 0, 31, 31, 95):
         created_us = NOW_US + days * day_us
@@ -363,7 +369,7 @@ async def test_a_file_says_what_it_contains(store, tmp_path):
     (file,) = await harness.write_all()
     path = tmp_path / "archive" / file.name
     assert path.stat().st_mode & 0o777 == 0o600
-    entries = harness.archive.folder.read_manifest(file.month)
+    entries = harness.archive.folder.read_manifest(file.folder)
     assert entries[path.name]["rows"] == {
         "payment": 1,
         "events": 3,

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 from florin_server.domain.payments.months import get_month
-from florin_server.money.archive.service import archiving, parquet
+from florin_server.money.archive.service import archiving, parquet, transactions
 from florin_server.money.archive.service.folder import ArchiveFolder
-from florin_server.money.archive.store import closed
+from florin_server.money.archive.store import closed, files, rows
+from florin_server.money.archive.store.rows import TRANSACTION_TABLES
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payments.store import history
 
@@ -16,8 +17,10 @@ from tests.support import postgres
 from tests.support.archives import (
     create_cancelled_payment,
     create_dated_payment,
+    create_ended_transaction,
     create_succeeded_payment,
     make_harness,
+    read_transaction,
 )
 from tests.support.partitions import begin_months, get_database_month
 from tests.support.store_factories import ENGINES, NOW_US, open_engine_store
@@ -91,17 +94,25 @@ def kill_at(monkeypatch, harness, step: int) -> list[str]:
 async def archive_all(harness) -> None:
     await harness.write_all()
     await harness.remove_all()
+    await harness.write_transactions()
+    await harness.remove_transactions()
 
 
 async def test_a_killed_process_loses_nothing(engine_store, tmp_path, monkeypatch):
     monkeypatch.setattr(archiving, "_DELETED_AT_ONCE", 2)
     monkeypatch.setattr(archiving, "_RECORDED_AT_ONCE", 2)
+    monkeypatch.setattr(transactions, "_DELETED_AT_ONCE", 2)
     ended, step = [], 0
+    sent: dict[str, Any] = {}
     while True:
         step += 1
         paid = [await create_succeeded_payment(engine_store) for _ in range(2)]
         ended += [*paid, await create_cancelled_payment(engine_store)]
         unended = await create_dated_payment(engine_store)
+        for items in (paid[:1], paid[1:], ()):
+            tx = await create_ended_transaction(engine_store, *items)
+            sent[tx.id] = await read_transaction(engine_store, tx)
+        unsettled = await create_ended_transaction(engine_store, unended)
         harness = make_harness(engine_store, tmp_path / "archive")
         with monkeypatch.context() as patch:
             steps = kill_at(patch, harness, step)
@@ -114,14 +125,18 @@ async def test_a_killed_process_loses_nothing(engine_store, tmp_path, monkeypatc
                 assert len(steps) < step
                 break
         await require_all(harness, ended)
+        await require_sent(harness, sent)
         # what the next process does first
         await harness.remove_all()
+        await harness.remove_transactions()
         await archive_all(harness)
         await require_all(harness, ended)
+        assert not await require_sent(harness, sent)
+        assert (await read_transaction(engine_store, unsettled))["items"]
         stored = await engine_store.read(closed.list_ids("", "pay_z", 1_000))
         assert unended.id in stored
         assert not {payment.id for payment in ended} & set(stored)
-    assert step > 10
+    assert step > 20
     assert await engine_store.read(history.check()) == []
     assert await engine_store.read(ledger.check()) == []
 
@@ -138,3 +153,19 @@ async def require_all(harness, ended) -> None:
             payment.version,
             payment.tx_id,
         )
+
+
+async def require_sent(harness, sent: dict[str, Any]) -> set[str]:
+    """Require that each transaction is in the store or in a file, as it was; return the stored."""
+    stored, archived = {}, {}
+    for tx_id in sent:
+        transaction = await harness.store.read(rows.read_rows(TRANSACTION_TABLES, [tx_id]))
+        if transaction["transaction"]:
+            stored[tx_id] = transaction
+    for file in await harness.store.read(files.list_files(0, 1_000)):
+        if file.has_transactions:
+            path = harness.archive.folder.get_path(file)
+            for transaction in parquet.iterate_rows(path, TRANSACTION_TABLES, 1):
+                archived[transaction["transaction"][0][0]] = transaction
+    assert {**archived, **stored} == sent
+    return stored.keys()

@@ -8,16 +8,19 @@ from contextlib import asynccontextmanager, suppress
 from florin_server.money.archive.store import files
 from florin_server.money.archive.worker import LEASE_NAME, ArchiveWorker
 from florin_server.money.payments.store import payments
+from florin_server.money.x402 import store as facilitations
 from florin_server.operations.store import leases
 
 from tests.support.archives import (
     LATE_US,
     create_cancelled_payment,
     create_dated_payment,
+    create_ended_transaction,
     create_succeeded_payment,
     make_harness,
+    read_transaction,
 )
-from tests.support.store_factories import AFTER_US, PAYER
+from tests.support.store_factories import AFTER_US, ASSET, CHAIN, PAYER, execute_beside
 from tests.support.until import wait_until
 
 
@@ -56,6 +59,38 @@ async def test_old_payments_leave_once_a_day(store, tmp_path):
         assert await store.payments.find(late.id) is None
     assert [file.payments for file in await list_archived(store)] == [1, 1]
     assert all(file.removed_at_us for file in await list_archived(store))
+
+
+async def test_payments_leave_with_their_transactions_and_with_transfers_for_others(
+    store, tmp_path
+):
+    tx = await create_ended_transaction(store, await create_succeeded_payment(store))
+    transfer = await create_ended_transaction(store)
+    await execute_beside(
+        store,
+        tmp_path,
+        f"INSERT INTO facilitation VALUES ('key', '{CHAIN}', 'a', NULL, '{ASSET}', '{PAYER}', "
+        f"'{PAYER}', '5', '{{}}', 1, 1, 1, 'succeeded', '{transfer.hash}', NULL, 1, 1)",
+    )
+    harness = make_harness(store, tmp_path / "archive")
+    async with running(harness):
+        for ended in (tx, transfer):
+            assert not (await read_transaction(store, ended))["transaction"]
+        assert await store.read(facilitations.find_facilitation("key")) is None
+    assert [(file.has_transactions, file.payments) for file in await list_archived(store)] == [
+        (False, 1),
+        (True, 2),
+    ]
+    assert all(file.removed_at_us for file in await list_archived(store))
+
+
+async def test_transactions_of_an_interrupted_pass_leave(store, tmp_path):
+    tx = await create_ended_transaction(store)
+    harness = make_harness(store, tmp_path / "archive")
+    await harness.write_transactions()
+    async with running(harness):
+        assert not (await read_transaction(store, tx))["transaction"]
+    assert len(await list_archived(store)) == 1
 
 
 async def test_a_file_of_an_interrupted_pass_is_completed(store, tmp_path):

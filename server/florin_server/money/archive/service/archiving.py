@@ -10,28 +10,23 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import Final
 
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.partitions import MonthPartition
 from florin_server.db.engine.query import Op, StoreUnavailable, on_snapshot, operation
 from florin_server.domain.archive import ArchiveMonth, find_archive_month
-from florin_server.money.archive.service.folder import ArchiveFolder, compute_digest
+from florin_server.money.archive.service import writing
+from florin_server.money.archive.service.folder import ArchiveFolder
+from florin_server.money.archive.service.writing import ArchivePage
 from florin_server.money.archive.store import closed, files, rows
 from florin_server.money.archive.store.closed import PaymentVersion
 from florin_server.money.archive.store.files import ArchiveFile
-from florin_server.money.archive.store.rows import StoredRow
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from florin_server.money.archive.store.rows import ARCHIVED_TABLES
 
 _log = logging.getLogger(__name__)
 
-# payments of a file, and their bytes in memory
-FILE_MAX: Final = 10_000
-_FILE_BYTES_MAX: Final = 64 * 1024 * 1024
-# payments that are read in one snapshot
-PAGE: Final = 1_000
 # payments of one transaction
 _DELETED_AT_ONCE: Final = 100
 _RECORDED_AT_ONCE: Final = 1_000
@@ -40,17 +35,6 @@ _RECORDED_AT_ONCE: Final = 1_000
 RETAINED_MAX: Final = 20_000
 # below every id
 FIRST_ID: Final = ""
-
-
-@dataclass(frozen=True, slots=True)
-class _Page:
-    """The next payments: the last id that was looked at, and the rows of those that are closed.
-
-    `last_id` is None after the last payment.
-    """
-
-    last_id: str | None
-    rows: dict[str, list[StoredRow]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +62,15 @@ async def write_file(
             # an id of another form stays in the store
             after_id = first[0]
             continue
-        batches, last_id = await _read_month(app, after_id, month, before_us)
+        batches, last_id = await writing.read_pages(
+            app,
+            ARCHIVED_TABLES,
+            after_id,
+            partial(_read_page, end_id=month.end_id, before_us=before_us),
+        )
         after_id = last_id if last_id is not None else month.end_id
         if batches:
-            file = await _write(app, folder, month, batches)
+            file = await writing.write_batches(app, folder, month.name, ARCHIVED_TABLES, batches)
             return WrittenFile(after_id, file)
 
 
@@ -153,74 +142,9 @@ async def _iterate_versions(
             yield group[start : start + size]
 
 
-async def _read_month(
-    app: StorageContext, after_id: str, month: ArchiveMonth, before_us: int
-) -> tuple[list[pa.RecordBatch], str | None]:
-    """Return the closed payments of a month, up to a file, and the last id that was looked at."""
-    from florin_server.money.archive.service import parquet  # noqa: PLC0415  (extra)
-
-    batches: list[Any] = []
-    last_id: str | None = after_id
-    page = await app.store.scan(_read_page(after_id, month.end_id, before_us))
-    while page.last_id is not None:
-        last_id = page.last_id
-        size = sum(batch.num_rows for batch in batches) + len(page.rows[rows.PAYMENTS.name])
-        is_full = (
-            size > FILE_MAX - PAGE or sum(batch.nbytes for batch in batches) >= _FILE_BYTES_MAX
-        )
-        building = asyncio.to_thread(parquet.build_batch, page.rows)
-        if is_full:
-            batches.append(await building)
-            break
-        # the store reads the next payments meanwhile
-        following = app.store.scan(_read_page(last_id, month.end_id, before_us))
-        batch, page = await asyncio.gather(building, following)
-        batches.append(batch)
-    else:
-        last_id = None
-    return [batch for batch in batches if batch.num_rows], last_id
-
-
 @on_snapshot
-def _read_page(after_id: str, end_id: str, before_us: int) -> Op[_Page]:
-    ids = yield from closed.list_ids(after_id, end_id, PAGE)
+def _read_page(after_id: str, end_id: str, before_us: int) -> Op[ArchivePage[str]]:
+    ids = yield from closed.list_ids(after_id, end_id, writing.PAGE)
     closed_ids = [payment.id for payment in (yield from closed.list_closed(ids, before_us))]
-    page: dict[str, list[StoredRow]] = {}
-    for table, read in rows.iterate_rows(closed_ids):
-        page[table.name] = yield from read
-    return _Page(ids[-1] if ids else None, page)
-
-
-async def _write(
-    app: StorageContext,
-    folder: ArchiveFolder,
-    month: ArchiveMonth,
-    batches: Sequence[pa.RecordBatch],
-) -> ArchiveFile:
-    n = await app.store.read(files.find_next_n())
-    name = f"{month.name}/{n:08}-{app.randbytes(4).hex()}.parquet"
-    file = await asyncio.to_thread(_write_file, folder, n, name, batches, app.clock.now_us())
-    await app.store.write(files.add(file))
-    return file
-
-
-def _write_file(
-    folder: ArchiveFolder, n: int, name: str, batches: Sequence[pa.RecordBatch], now_us: int
-) -> ArchiveFile:
-    from florin_server.money.archive.service import parquet  # noqa: PLC0415  (extra)
-
-    temporary = folder.get_temporary_path(name)
-    parquet.write(temporary, batches)
-    digest, size = compute_digest(temporary)
-    file = ArchiveFile(
-        n=n,
-        name=name,
-        sha256=digest,
-        size=size,
-        payments=sum(batch.num_rows for batch in batches),
-        first_id=batches[0].column("id")[0].as_py(),
-        last_id=batches[-1].column("id")[-1].as_py(),
-        written_at_us=now_us,
-    )
-    folder.publish(file, parquet.count_rows(batches))
-    return file
+    stored_rows = yield from rows.read_rows(ARCHIVED_TABLES, closed_ids)
+    return ArchivePage(ids[-1] if ids else None, stored_rows)

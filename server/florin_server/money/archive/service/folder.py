@@ -1,7 +1,7 @@
-"""The folder of the archive: a folder for each month, with its files and a manifest.
+"""The folder of the archive: folders for each month, with its files and a manifest.
 
 A file is written under another name, compared, synced and renamed; then the month's manifest is
-replaced by one that names it. Only then its payments can be deleted from the store. Files that the
+replaced by one that names it. Only then its rows can be deleted from the store. Files that the
 store does not know are left from an interrupted run, or newer than a store from a backup.
 """
 
@@ -18,11 +18,13 @@ import orjson
 from florin_server.base.durable_files import TEMPORARY_SUFFIX, replace_file, sync_folder
 from florin_server.db.engine import schema
 from florin_server.domain.archive import ArchiveError
-from florin_server.money.archive.store.files import ArchiveFile
+from florin_server.money.archive.store.files import TRANSACTION_FOLDER, ArchiveFile
 
 MANIFEST: Final = "manifest.json"
 _VERSION: Final = 1
 _CHUNK: Final = 1 << 20
+# payments, and transactions
+_PATTERNS: Final = ("*/*.parquet*", f"{TRANSACTION_FOLDER}*/*.parquet*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,14 @@ class ArchiveFolder:
         """Return the path to which a file is written at first; its folder exists then."""
         path = self.path / name
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for folder in (path.parent.parent, path.parent):
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
             raise ArchiveError(f"{path.parent} cannot be made: {error}") from error
         return path.with_name(path.name + TEMPORARY_SUFFIX)
 
     def publish(self, file: ArchiveFile, rows: Mapping[str, int]) -> None:
-        """Put a complete file in place and name it in the manifest of its month."""
+        """Put a complete file in place and name it in the manifest of its folder."""
         path = self.get_path(file)
         entry = {
             "sha256": file.sha256.hex(),
@@ -56,18 +59,19 @@ class ArchiveFolder:
             "schema": schema.HEAD,
             "rows": dict(rows),
         }
-        entries = self.read_manifest(file.month) | {path.name: entry}
+        entries = self.read_manifest(file.folder) | {path.name: entry}
         content = {"florin_archive": _VERSION, "month": file.month, "files": entries}
         try:
             self.get_temporary_path(file.name).replace(path)
             replace_file(path.parent / MANIFEST, orjson.dumps(content, option=orjson.OPT_INDENT_2))
-            sync_folder(self.path)
+            for folder in {path.parent.parent, self.path}:
+                sync_folder(folder)
         except OSError as error:
             raise ArchiveError(f"{path.parent} cannot be written: {error}") from error
 
-    def read_manifest(self, month: str) -> dict[str, Any]:
-        """Return the entries of a month by file name; none without a manifest."""
-        path = self.path / month / MANIFEST
+    def read_manifest(self, folder: str) -> dict[str, Any]:
+        """Return the entries of a folder in it by file name; none without a manifest."""
+        path = self.path / folder / MANIFEST
         try:
             content = orjson.loads(path.read_bytes())
         except FileNotFoundError:
@@ -81,12 +85,13 @@ class ArchiveFolder:
 
     def list_names(self) -> list[str]:
         """Return the names of all files that exist, known to the store or not."""
-        return sorted(str(path.relative_to(self.path)) for path in self.path.glob("*/*.parquet*"))
+        paths = (path for pattern in _PATTERNS for path in self.path.glob(pattern))
+        return sorted(str(path.relative_to(self.path)) for path in paths)
 
     def verify(self, file: ArchiveFile) -> None:
         """Read a file completely; ArchiveError unless it is what the store and manifest record."""
         path = self.get_path(file)
-        entry = self.read_manifest(file.month).get(path.name)
+        entry = self.read_manifest(file.folder).get(path.name)
         if entry is None:
             raise ArchiveError(f"{path.parent / MANIFEST} does not name {path.name}")
         digest, size = compute_digest(path)

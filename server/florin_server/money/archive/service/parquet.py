@@ -1,4 +1,4 @@
-"""Files of Parquet: one row for each payment, with lists of what belongs to it.
+"""Files of Parquet: one row for each payment or transaction, with lists of what belongs to it.
 
 The values are the stored ones, as SQLite stores them: times are integers, amounts are digits and
 JSON is text. A file is read again and compared before anything relies on it.
@@ -21,12 +21,7 @@ from florin_server.db.engine.columns import U256
 from florin_server.domain.archive import ArchivedCustomerPayment, ArchiveError
 from florin_server.domain.payments.payment import PaymentStatus
 from florin_server.money.archive.store.closed import PaymentVersion
-from florin_server.money.archive.store.rows import (
-    ARCHIVED_TABLES,
-    PAYMENTS,
-    ArchivedTable,
-    StoredRow,
-)
+from florin_server.money.archive.store.rows import ARCHIVED_TABLES, ArchivedTable, StoredRow
 
 try:
     import pyarrow as pa
@@ -36,22 +31,21 @@ except ImportError as missing:
     raise ArchiveError("the archive needs pyarrow: pip install 'florin-pay[export]'") from missing
 
 RowsByTable = Mapping[str, Sequence[StoredRow]]
-"""The rows of some payments by the names of archived tables, in the order of payments."""
+"""The rows of some payments or transactions by the names of tables, in the order of these."""
 
-# payments that a reader of one has to decompress
+# payments that a reader of one has to decompress, or transactions
 ROW_GROUP: Final = 1_000
 _SCHEMA_KEY: Final = b"florin_schema"
-_LISTS: Final = ARCHIVED_TABLES[1:]
 _CUSTOMER_COLUMNS: Final = list(ArchivedCustomerPayment._fields)
 
 
-def build_batch(rows: RowsByTable) -> pa.RecordBatch:
-    """Return payments with their rows."""
-    payments = rows[PAYMENTS.name]
-    ids = [row[0] for row in payments]
-    columns = _build_columns(PAYMENTS, payments)
-    columns += [_build_lists(table, rows[table.name], ids) for table in _LISTS]
-    return pa.RecordBatch.from_arrays(columns, schema=FILE_SCHEMA)
+def build_batch(tables: Sequence[ArchivedTable], rows: RowsByTable) -> pa.RecordBatch:
+    """Return payments or transactions with their rows."""
+    own, *lists = tables
+    ids = [row[0] for row in rows[own.name]]
+    columns = _build_columns(own, rows[own.name])
+    columns += [_build_lists(table, rows[table.name], ids) for table in lists]
+    return pa.RecordBatch.from_arrays(columns, schema=_build_schema(own, lists))
 
 
 def write(path: Path, batches: Sequence[pa.RecordBatch]) -> None:
@@ -59,7 +53,7 @@ def write(path: Path, batches: Sequence[pa.RecordBatch]) -> None:
     try:
         with create_file(path) as file:
             with pq.ParquetWriter(
-                file, FILE_SCHEMA, compression="zstd", write_page_checksum=True
+                file, batches[0].schema, compression="zstd", write_page_checksum=True
             ) as writer:
                 for batch in batches:
                     writer.write_batch(batch, row_group_size=ROW_GROUP)
@@ -67,16 +61,19 @@ def write(path: Path, batches: Sequence[pa.RecordBatch]) -> None:
             os.fsync(file.fileno())
     except OSError as error:
         raise ArchiveError(f"{path} cannot be written: {error}") from error
-    expected = pa.Table.from_batches(batches, FILE_SCHEMA)
+    expected = pa.Table.from_batches(batches)
     with _open(path) as reader:
         if not reader.read().equals(expected):
             raise ArchiveError(f"{path} differs from what was written to it")
 
 
-def count_rows(batches: Sequence[pa.RecordBatch]) -> dict[str, int]:
+def count_rows(
+    tables: Sequence[ArchivedTable], batches: Sequence[pa.RecordBatch]
+) -> dict[str, int]:
     """Return how many rows of each table are in batches."""
-    counts = {PAYMENTS.name: sum(batch.num_rows for batch in batches)}
-    for table in _LISTS:
+    own, *lists = tables
+    counts = {own.name: sum(batch.num_rows for batch in batches)}
+    for table in lists:
         counts[table.name] = sum(len(batch.column(table.name).values) for batch in batches)
     return counts
 
@@ -98,8 +95,20 @@ def find_payment(path: Path, payment_id: str) -> RowsByTable | None:
                 continue
             row = reader.read_row_group(group, columns=["id"]).column("id").index(payment_id)
             if row.as_py() >= 0:
-                return _to_rows(reader.read_row_group(group).slice(row.as_py(), 1).to_pylist()[0])
+                record = reader.read_row_group(group).slice(row.as_py(), 1)
+                return _to_rows(ARCHIVED_TABLES, record.to_pylist())
     return None
+
+
+def iterate_rows(
+    path: Path, tables: Sequence[ArchivedTable], size: int
+) -> Iterator[dict[str, list[StoredRow]]]:
+    """Yield the rows of a file, of up to `size` payments or transactions at a time."""
+    with _open(path) as reader:
+        for group in range(reader.num_row_groups):
+            records = reader.read_row_group(group)
+            for start in range(0, records.num_rows, size):
+                yield _to_rows(tables, records.slice(start, size).to_pylist())
 
 
 def iterate_customer_payments(
@@ -169,13 +178,14 @@ def _list_fields(table: ArchivedTable) -> list[pa.Field]:
     return [pa.field(column.name, _get_type(column)) for column in table.list_columns()]
 
 
-FILE_SCHEMA: Final = pa.schema(
-    [
-        *_list_fields(PAYMENTS),
-        *(pa.field(table.name, pa.list_(pa.struct(_list_fields(table)))) for table in _LISTS),
-    ],
-    metadata={_SCHEMA_KEY: schema.HEAD.encode()},
-)
+def _build_schema(own: ArchivedTable, lists: Sequence[ArchivedTable]) -> pa.Schema:
+    return pa.schema(
+        [
+            *_list_fields(own),
+            *(pa.field(table.name, pa.list_(pa.struct(_list_fields(table)))) for table in lists),
+        ],
+        metadata={_SCHEMA_KEY: schema.HEAD.encode()},
+    )
 
 
 def _build_columns(table: ArchivedTable, rows: Sequence[StoredRow]) -> list[pa.Array]:
@@ -201,25 +211,28 @@ def _build_lists(table: ArchivedTable, rows: Sequence[StoredRow], ids: Sequence[
     for payment_id in ids:
         offsets.append(offsets[-1] + counts.pop(payment_id, 0))
     if counts:
-        raise ArchiveError(f"rows of {table.table.name} have no payment: {next(iter(counts))}")
+        raise ArchiveError(f"rows of {table.table.name} have no owner: {next(iter(counts))}")
     items = pa.StructArray.from_arrays(_build_columns(table, rows), fields=_list_fields(table))
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), items)
 
 
-def _to_rows(payment: Mapping[str, Any]) -> RowsByTable:
-    """Return a payment's rows with the columns of today; an older file may lack some."""
-    rows: dict[str, list[StoredRow]] = {}
-    for table in ARCHIVED_TABLES:
-        items = [payment] if table is PAYMENTS else payment.get(table.name) or []
-        rows[table.name] = [
-            tuple(
-                payment["id"]
-                if table is not PAYMENTS and column is table.id_column
-                else item.get(column.name, _get_default(column))
-                for column in table.table.columns
-            )
-            for item in items
-        ]
+def _to_rows(
+    tables: Sequence[ArchivedTable], records: Sequence[Mapping[str, Any]]
+) -> dict[str, list[StoredRow]]:
+    """Return records' rows with the columns of today; an older file may lack some."""
+    rows: dict[str, list[StoredRow]] = {table.name: [] for table in tables}
+    for record in records:
+        for table in tables:
+            items = [record] if table.is_own else record.get(table.name) or []
+            rows[table.name] += [
+                tuple(
+                    record["id"]
+                    if column is table.id_column
+                    else item.get(column.name, _get_default(column))
+                    for column in table.table.columns
+                )
+                for item in items
+            ]
     return rows
 
 

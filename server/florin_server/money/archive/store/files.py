@@ -1,9 +1,10 @@
-"""The files of the archive, and which payments they contain."""
+"""The files of the archive, and which of them contains a payment."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from sqlalchemy import (
     BigInteger,
@@ -32,13 +33,16 @@ from florin_server.db.tables.archive import UNREMOVED_PREDICATE
 from florin_server.db.tables.tables import archive_file_table, archived_payment_table, payment_table
 from florin_server.money.archive.store.closed import PaymentVersion
 
+TRANSACTION_FOLDER: Final = "transactions/"
+"""The beginning of the names of files of transactions."""
+
 
 @dataclass(frozen=True, slots=True)
 class ArchiveFile:
-    """A file: payments of a month, from the first id to the last.
+    """A file: payments, or transactions, of a month, from the first id to the last.
 
-    `name` is its path in the folder of the archive. `size` is in bytes. `removed_at_us` is None
-    until the rows of its payments are deleted.
+    `name` is its path in the folder of the archive. `size` is in bytes. `payments` counts the
+    payments or transactions. `removed_at_us` is None until their rows are deleted.
     """
 
     n: int
@@ -53,8 +57,18 @@ class ArchiveFile:
 
     @property
     def month(self) -> str:
-        """Return the month of its payments, as 2026-10."""
-        return self.name.partition("/")[0]
+        """Return the month of its payments or transactions, as 2026-10."""
+        return self.folder.rpartition("/")[2]
+
+    @property
+    def folder(self) -> str:
+        """Return the path of its folder, which has a manifest, in the folder of the archive."""
+        return self.name.rpartition("/")[0]
+
+    @property
+    def has_transactions(self) -> bool:
+        """Return whether it contains transactions, and no payments."""
+        return self.name.startswith(TRANSACTION_FOLDER)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,13 +176,13 @@ def find(n: int) -> Op[ArchiveFile | None]:
 
 @operation
 def list_unremoved(limit: int) -> Op[list[ArchiveFile]]:
-    """Return the oldest files whose payments may still have rows."""
+    """Return the oldest files of which there may still be rows."""
     return (yield from _UNREMOVED.all(most=limit))
 
 
 @operation
 def mark_removed(n: int, now_us: int) -> Op[None]:
-    """Record that the rows of a file's payments are deleted; part of an operation."""
+    """Record that what a file contains is deleted from the store; part of an operation."""
     yield _MARK_REMOVED(file_n=n, now_us=now_us)
 
 

@@ -1,4 +1,4 @@
-"""The rows of archived payments, in their stored form: as SQLite stores them, on every engine.
+"""The rows that are archived, in their stored form: as SQLite stores them, on every engine.
 
 An archive contains what a merchant has to keep. An account is named only where its money moved, and
 only by what the payment was paid with; names of wallets and notes are not archived.
@@ -6,7 +6,7 @@ only by what the payment was paid with; names of wallets and notes are not archi
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
@@ -30,6 +30,9 @@ from sqlalchemy import (
 from florin_server.db.engine.columns import U256
 from florin_server.db.engine.query import SQLITE, Command, Op, Statement, insert, is_in, operation
 from florin_server.db.tables.tables import (
+    chain_tx_bump_table,
+    chain_tx_item_table,
+    chain_tx_table,
     confirmation_table,
     option_count_table,
     payment_effect_table,
@@ -57,24 +60,24 @@ _REPLACED: Final[Mapping[str, ColumnElement[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ArchivedTable:
-    """A table of archived payments.
+    """A table of archived payments or transactions.
 
-    `name` is that of its rows in a file; of the table of payments, there is one row for each.
+    `name` is that of its rows in a file. `id_column` names the payment or transaction; of the
+    table that is its own, `is_own`, there is one row for each.
     """
 
     name: str
     table: Table
     id_column: Column[Any]
+    is_own: bool
     select_rows: Statement[StoredRow]
     delete_rows: Command
     insert_row: Command
 
     def list_columns(self) -> list[Column[Any]]:
-        """Return the columns of a stored row, without the payment of a row of another table."""
+        """Return the columns of a stored row, without the id in a row of a list."""
         return [
-            column
-            for column in self.table.columns
-            if self.table is payment_table or column is not self.id_column
+            column for column in self.table.columns if self.is_own or column is not self.id_column
         ]
 
     def decode(self, row: StoredRow) -> dict[str, Any]:
@@ -109,6 +112,7 @@ def _build_table(
         name,
         table,
         id_column,
+        id_column.name == "id",
         Statement(rows.where(is_in(id_column, "ids")).order_by(*table.primary_key.columns), tuple),
         Command(delete(table).where(is_in(id_column, "ids"))),
         Command(insert(table)),
@@ -139,7 +143,15 @@ EFFECTS: Final = _build_table(
     "effects", payment_effect_table, payment_effect_table.c.payment_id, _SUCCEEDED
 )
 ARCHIVED_TABLES: Final = (PAYMENTS, EVENTS, OPTIONS, BUILDS, CONFIRMATIONS, EFFECTS)
-"""The tables whose rows are archived, that of payments first."""
+"""The tables of archived payments, their own first."""
+
+TRANSACTIONS: Final = _build_table("transaction", chain_tx_table, chain_tx_table.c.id)
+TRANSACTION_TABLES: Final = (
+    TRANSACTIONS,
+    _build_table("items", chain_tx_item_table, chain_tx_item_table.c.tx_id),
+    _build_table("variants", chain_tx_bump_table, chain_tx_bump_table.c.tx_id),
+)
+"""The tables of archived transactions, their own first."""
 
 _DELETED_TABLES: Final = (
     option_count_table.c.payment_id,
@@ -152,16 +164,31 @@ _DELETE_OTHER_ROWS = [
 ]
 
 
-def iterate_rows(ids: Collection[str]) -> Iterator[tuple[ArchivedTable, Op[list[StoredRow]]]]:
-    """Yield each table with the reading of its rows of some payments, in the order of its key."""
-    for table in ARCHIVED_TABLES:
-        yield table, table.select_rows.all(ids=ids)
+@operation
+def read_rows(
+    tables: Sequence[ArchivedTable], ids: Collection[str]
+) -> Op[dict[str, list[StoredRow]]]:
+    """Return the rows of payments or transactions by the names of tables, in the order of keys."""
+    stored_rows: dict[str, list[StoredRow]] = {}
+    for table in tables:
+        stored_rows[table.name] = yield from table.select_rows.all(ids=ids)
+    return stored_rows
 
 
 @operation
 def delete_payments(ids: Collection[str]) -> Op[None]:
     """Delete the archived rows of locked payments; part of an operation."""
-    for table in reversed(ARCHIVED_TABLES):
+    yield from _delete(ARCHIVED_TABLES, ids)
+
+
+@operation
+def delete_transactions(ids: Collection[str]) -> Op[None]:
+    """Delete the rows of locked transactions; part of an operation."""
+    yield from _delete(TRANSACTION_TABLES, ids)
+
+
+def _delete(tables: Sequence[ArchivedTable], ids: Collection[str]) -> Op[None]:
+    for table in reversed(tables):
         yield table.delete_rows(ids=ids)
 
 

@@ -79,7 +79,7 @@ async def check_history(app: _Context, rail: Rail, queue: TransactionQueue) -> N
     history = rail.treasury_history
     if history is None:
         return
-    name = f"history:{queue.key.account}"
+    name = f"{installation.TREASURY_HISTORY_PREFIX}{queue.key.account}"
     seen = await app.store.read(installation.find_value(name))
     noted = await history.list_mentions(seen or "")
     if not noted:
