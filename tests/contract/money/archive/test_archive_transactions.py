@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import duckdb
 import pytest
@@ -13,7 +14,9 @@ from florin_server.money.archive.service import parquet, writing
 from florin_server.money.archive.store import closed_transactions, ended_transfers, files
 from florin_server.money.archive.store.rows import TRANSACTION_TABLES
 from florin_server.money.ledger.store import ledger
+from florin_server.money.payouts.worker.adopt import check_history
 from florin_server.money.x402 import store as facilitations
+from florin_server.rails.types import TreasuryMention
 
 from tests.support.archives import (
     BEFORE_US,
@@ -185,6 +188,27 @@ async def test_a_transaction_stays_while_something_needs_it(store, tmp_path, old
     await harness.write_transactions()
     assert await harness.remove_transactions() == 1
     assert await read_transaction(store, tx) == before
+    assert await read_transaction(store, other) == EMPTY
+
+
+class EmptyHistory:
+    """The history of a treasury that has sent nothing yet."""
+
+    async def list_mentions(self, signature: str) -> list[TreasuryMention]:
+        assert not signature
+        return []
+
+
+async def test_a_treasury_whose_history_is_checked_keeps_its_transactions(store, tmp_path, old):
+    tx, other, _ = old
+    rail = SimpleNamespace(chain_id=CHAIN, treasury_history=EmptyHistory())
+    key = SimpleNamespace(account=f"{CHAIN}:{SENDER}", address=SENDER)
+    harness = make_harness(store, tmp_path / "archive")
+    for _ in range(2):
+        await check_history(harness, rail, SimpleNamespace(key=key))
+    await harness.write_transactions()
+    assert await harness.remove_transactions() == 1
+    assert await read_transaction(store, tx) != EMPTY
     assert await read_transaction(store, other) == EMPTY
 
 

@@ -9,6 +9,7 @@ from florin_sandbox.devnet.solana import SOLANA_DEVNET
 from florin_server.accounts.store import destinations
 from florin_server.db import installation
 from florin_server.domain.payments.payment import Destination
+from florin_server.money.archive.store import closed_transactions
 from florin_server.money.ledger.store import ledger
 from florin_server.money.payouts.store import payouts
 from solders.keypair import Keypair
@@ -117,6 +118,18 @@ async def test_merchant_is_paid_its_balance(desk, node):
     assert await node.balance(place, 1) == PRICE - FEE
     account = f"merchant:{tenant.merchant.id}"
     assert await desk.service.app.store.read(ledger.get_balance(account, ASSETS[1])) == 0
+    # a treasury whose history is checked: its transactions are never archived
+    (tx_id,) = desk.select(
+        "SELECT tx_id FROM chain_tx_item WHERE payout_id = ?", created.payout_id
+    )[0]
+    await wait_until(lambda: not desk.select("SELECT id FROM chain_tx WHERE state = 'sent'"))
+    is_closed = closed_transactions.list_closed([tx_id], 2**62)
+    assert await desk.service.app.store.read(is_closed) == []
+    assert desk.select(
+        "SELECT name FROM installation JOIN chain_tx "
+        "ON name = 'history:' || chain_id || ':' || sender WHERE id = ?",
+        tx_id,
+    )
     await books(desk)
 
 

@@ -83,6 +83,9 @@ async def check_history(app: _Context, rail: Rail, queue: TransactionQueue) -> N
     seen = await app.store.read(installation.find_value(name))
     noted = await history.list_mentions(seen or "")
     if not noted:
+        if seen is None:
+            # from now on the archive leaves the treasury's transactions in the store
+            await app.store.write(installation.put_value(name, ""))
         return
     known_hashes = await app.store.read(
         chain_txs.filter_known_hashes(rail.chain_id, [mention.hash for mention in noted])
