@@ -23,8 +23,10 @@ from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.domain.archive import get_archive_end
 from florin_server.domain.payments.months import get_month
-from florin_server.money.archive.service import archiving, partitions
+from florin_server.money.archive.service import archiving, partitions, transactions
+from florin_server.money.archive.service.folder import ArchiveFolder
 from florin_server.money.archive.service.reader import PaymentArchive
+from florin_server.money.archive.store import closed_transactions
 from florin_server.money.open_store import open_store
 from florin_server.money.payments.store import list_rows, listing, payments
 from florin_server.money.payments.store.listing import PaymentListFilters, PaymentListOrder
@@ -136,6 +138,7 @@ async def _archive(database: DatabaseConfig, path: Path, clock: SystemClock) -> 
             month_files = [file for file in written if file.month == month]
             removed += await archiving.remove_payments(app, folder, month_files)
         remove_s = time.perf_counter() - started
+        of_transactions = await _archive_transactions(app, folder)
         started = time.perf_counter()
         dropped = await partitions.drop_archived_months(app, end)
         drop_s = time.perf_counter() - started
@@ -159,11 +162,30 @@ async def _archive(database: DatabaseConfig, path: Path, clock: SystemClock) -> 
             f"{count:,} in {write_s:.0f} s; {used_s / count * 1e6:.0f} µs of CPU each",
         ),
         Figure("archive_removed_rate", count / remove_s, "payments/s", f"in {remove_s:.0f} s"),
+        of_transactions,
         Figure(
             "archive_dropped_months", dropped, "months", f"of partitions dropped in {drop_s:.1f} s"
         ),
         Figure("archive_read_ms", median(reads), "ms", "an archived payment by its id"),
     ]
+
+
+async def _archive_transactions(app: _App, folder: ArchiveFolder) -> Figure:
+    """Move the transactions of the archived payments to files."""
+    before_us = app.clock.now_us() - DAYS * 86_400_000_000
+    after, count, started = closed_transactions.FIRST, 0, time.perf_counter()
+    while True:
+        written = await transactions.write_file(app, folder, after, before_us)
+        if written.file is None:
+            break
+        after = written.last
+        count += await transactions.remove_transactions(app, folder, written.file, before_us)
+    if not count:
+        raise RuntimeError("no transaction left the store")
+    rate = count / (time.perf_counter() - started)
+    return Figure(
+        "archive_transactions_rate", rate, "transactions/s", f"{count:,} written and deleted"
+    )
 
 
 async def _measure_calls(database: DatabaseConfig) -> dict[str, float]:

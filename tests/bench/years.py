@@ -13,7 +13,12 @@ from tests.bench.history import CHAIN, MERCHANTS, PARTNER, TOKEN
 from tests.support import postgres
 
 _DIGITS: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SENDER: Final = "0xcc"
+# of one transaction of Florin: the payments, of which seven in ten succeed, and units of 16 bytes
+_BATCH: Final = 20
+_RAW_16: Final = 300
 _ACCOUNTS: Final = """
+INSERT INTO relayer VALUES ('{chain}', '{sender}', 1000000000);
 INSERT INTO partner VALUES ('{partner}', 'Bench', '2026-02-18', 'active', 0);
 INSERT INTO merchant (id, partner_id, name, email, status, live, created_at_us)
 SELECT name, '{partner}', name, 'bench@shop.example', 'active', false, 0
@@ -32,7 +37,7 @@ SELECT 'pay_' || {base62} || substr(md5(n::text) || hash, 1, 18), '{partner}',
     CASE WHEN succeeded THEN 'opt_' || substr(hash, 1, 12) END,
     CASE WHEN succeeded THEN '{chain}:0x' || substr(hash || hash, 1, 35) || n % 100000 END,
     CASE WHEN succeeded THEN 'Example Wallet' END,
-    CASE WHEN succeeded THEN '0x' || md5('tx' || n) || hash END,
+    CASE WHEN succeeded THEN '0x' || md5('tx' || n / {batch}) || md5('hash' || n / {batch}) END,
     CASE WHEN succeeded THEN '{token}' END, CASE WHEN succeeded THEN price * 10000 END,
     CASE WHEN succeeded THEN price * 10000 END,
     CASE WHEN status = 'cancelled' THEN 'cancelled_by_user' END
@@ -80,11 +85,23 @@ INSERT INTO ledger_journal
 SELECT 'settle:' || id, 'settle', id, tx_id, updated_at_us, NULL, merchant_id FROM {{paid}};
 INSERT INTO ledger_transfer
 SELECT 'settle:' || id, 0, 'external:shop', 'external:buyer', substr(option_unit, 8), settled_value
+FROM {{paid}};
+INSERT INTO chain_tx (id, chain_id, sender, nonce, raw, hash, state, created_at_us, sent_block,
+    block_number, block_hash)
+SELECT substr(tx_id, 3, 22), '{CHAIN}', '{_SENDER}', row_number() OVER (ORDER BY min(id)),
+    (SELECT string_agg(decode(md5(tx_id || n), 'hex'), '') FROM generate_series(1, {_RAW_16}) AS n),
+    tx_id, 'final', min(created_at_us), 6, 7, '0x' || md5(tx_id) || md5(tx_id)
+FROM {{paid}} GROUP BY tx_id;
+INSERT INTO chain_tx_item (tx_id, n, payment_id, gas)
+SELECT substr(tx_id, 3, 22), row_number() OVER (PARTITION BY tx_id ORDER BY id) - 1, id, 60000
 FROM {{paid}}
 """
 
 
-_TABLES: Final = (*PARTITION_KEYS, "payment_settled", "ledger_journal", "ledger_transfer")
+_TABLES: Final = (
+    *(*PARTITION_KEYS, "payment_settled", "ledger_journal", "ledger_transfer"),
+    *("chain_tx", "chain_tx_item"),
+)
 # building an index on existing rows is faster than updating it for each row
 _INDEXES: Final = """
 SELECT relname, replace(pg_get_indexdef(indexrelid), ' ON ONLY ', ' ON ') FROM pg_index
@@ -98,7 +115,9 @@ async def write(database: DatabaseConfig, months: Iterable[int], per_month: int)
 
     The months are those of partitions without rows.
     """
-    accounts = _ACCOUNTS.format(partner=PARTNER, merchants=",".join(MERCHANTS))
+    accounts = _ACCOUNTS.format(
+        partner=PARTNER, merchants=",".join(MERCHANTS), chain=CHAIN, sender=_SENDER
+    )
     await postgres.run_commands(database.dsn, *accounts.split(";"))
     indexes = await postgres.list_rows(database.dsn, _INDEXES, list(_TABLES))
     await postgres.run_commands(database.dsn, *(f"DROP INDEX {name}" for name, _ in indexes))
@@ -126,6 +145,7 @@ def _list_statements(month: int, first_n: int, count: int) -> list[str]:
         start_us=start_us,
         first_n=first_n,
         last_n=first_n + count - 1,
+        batch=_BATCH,
         step_us=(get_start_us(month + 1) - start_us) // count,
     )
     payment = f"payment_{format_month(month).replace('-', '_')}"

@@ -11,6 +11,7 @@ import pytest
 from florin_server.domain.archive import ArchiveError, get_archive_month
 from florin_server.domain.settlement.chain_txs import TxState
 from florin_server.money.archive.service import parquet, writing
+from florin_server.money.archive.service.customers import list_customer_payments
 from florin_server.money.archive.store import closed_transactions, ended_transfers, files
 from florin_server.money.archive.store.rows import TRANSACTION_TABLES
 from florin_server.money.ledger.store import ledger
@@ -66,6 +67,8 @@ async def test_transactions_leave_after_their_payments_as_they_are(store, tmp_pa
     registered = await store.read(files.list_files(0, 10))
     assert file in [replace(each, removed_at_us=None) for each in registered]
     assert [each.name for each in registered] == harness.archive.folder.list_names()
+    of_payer = list_customer_payments(harness.archive.folder, registered, PAYER, ())
+    assert {payment.id for payment in of_payer} == {payment.id for payment in paid}
     assert await store.read(ledger.check()) == []
 
 

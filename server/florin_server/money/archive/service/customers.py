@@ -24,6 +24,8 @@ def list_customer_payments(
 
     valid: dict[str, ArchivedCustomerPayment] = {}
     for file in files:
+        if file.has_transactions:
+            continue
         folder.verify(file)
         ids = [each for each in payment_ids if file.first_id <= each <= file.last_id]
         for payment in parquet.iterate_customer_payments(folder.get_path(file), account, ids):
