@@ -37,13 +37,13 @@ SELECT 'pay_' || {base62} || substr(md5(n::text) || hash, 1, 18), '{partner}',
     CASE WHEN succeeded THEN 'opt_' || substr(hash, 1, 12) END,
     CASE WHEN succeeded THEN '{chain}:0x' || substr(hash || hash, 1, 35) || n % 100000 END,
     CASE WHEN succeeded THEN 'Example Wallet' END,
-    CASE WHEN succeeded THEN '0x' || md5('tx {first_n}' || n / {batch}) || md5('hash {first_n}' || n / {batch}) END,
+    CASE WHEN succeeded THEN '0x' || md5(batch) || md5(batch || 'x') END,
     CASE WHEN succeeded THEN '{token}' END, CASE WHEN succeeded THEN price * 10000 END,
     CASE WHEN succeeded THEN price * 10000 END,
     CASE WHEN status = 'cancelled' THEN 'cancelled_by_user' END
 FROM (
     SELECT n, us, us / 1000 AS ms, md5(n || 'x') AS hash, (n * 7919 % 100000) + 1 AS price,
-        n % 10 < 7 AS succeeded,
+        '{first_n}/' || n / {batch} AS batch, n % 10 < 7 AS succeeded,
         CASE WHEN n % 10 < 7 THEN 'succeeded' WHEN n % 10 < 9 THEN 'expired' ELSE 'cancelled' END
             AS status
     FROM (
