@@ -32,7 +32,7 @@ async def verify(store, tmp_path, monkeypatch):
     calls._app = harness  # noqa: SLF001
     request = archive_pb2.ListArchiveFilesRequest()
     listed = await calls.ListArchiveFiles(request, None)
-    monkeypatch.setattr(command, "_iterate_files", lambda _: iter(listed.files))
+    monkeypatch.setattr(command, "run_with_operator", lambda *_: list(listed.files))
     monkeypatch.setattr(command, "get_settings", lambda _: harness.settings)
     monkeypatch.setattr(command, "print_json", lambda result: results.append(result) or True)
 
