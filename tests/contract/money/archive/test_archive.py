@@ -433,6 +433,11 @@ async def test_partitions_of_archived_months_are_dropped(partitioned, tmp_path, 
     empty = [part for part in before if part.end_id <= unended[0].id]
     await harness.write_all()
     await harness.remove_all()
+    # a view of an operator reads the oldest month
+    view = f"AS SELECT id FROM payment_{before[0].month.replace('-', '_')}"
+    await execute_beside(partitioned, tmp_path, f"CREATE VIEW report {view}")
+    assert await partitions.drop_archived_months(harness, harness.end) == 0
+    await execute_beside(partitioned, tmp_path, "DROP VIEW report")
     # all payments that stay would be copied
     monkeypatch.setattr(partitions, "PAYMENTS_MAX", 1)
     assert await partitions.drop_archived_months(harness, harness.end) == len(empty)
@@ -446,6 +451,18 @@ async def test_partitions_of_archived_months_are_dropped(partitioned, tmp_path, 
     )
     await restoring.restore_payment(harness, paid.id)
     assert await partitioned.payments.find(paid.id) == without_wallet(paid)
+
+
+async def test_a_month_that_lacks_a_partition_is_emptied_row_by_row(partitioned, tmp_path):
+    paid = await create_succeeded_payment(partitioned)
+    month = get_archive_month(NOW_US).name.replace("-", "_")
+    await execute_beside(partitioned, tmp_path, f"DROP TABLE option_count_{month}")
+    harness = make_harness(partitioned, tmp_path / "archive")
+    await harness.write_all()
+    assert await harness.remove_all() == 1
+    assert await partitioned.payments.find(paid.id) is None
+    empty = [part for part in (await partitioned.list_partitions())[1:] if part.end_id <= paid.id]
+    assert await partitions.drop_archived_months(harness, harness.end) == len(empty)
 
 
 async def test_a_partition_with_many_open_payments_is_emptied_row_by_row(

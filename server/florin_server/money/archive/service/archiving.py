@@ -15,7 +15,7 @@ from typing import Final
 
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.partitions import MonthPartition
-from florin_server.db.engine.query import Op, StoreUnavailable, on_snapshot, operation
+from florin_server.db.engine.query import Op, StoreError, on_snapshot, operation
 from florin_server.domain.archive import ArchiveMonth, find_archive_month
 from florin_server.money.archive.service import writing
 from florin_server.money.archive.service.folder import ArchiveFolder
@@ -108,8 +108,8 @@ async def _empty_partition(app: StorageContext, partition: MonthPartition) -> bo
         result = await app.store.replace_partition(
             month.name, closed.select_unarchived(month), RETAINED_MAX
         )
-    except StoreUnavailable as error:
-        _log.info("%s leaves the store row by row: %s", month.name, error)
+    except StoreError as error:
+        _log.warning("%s leaves the store row by row: %s", month.name, error)
         return False
     if result.is_replaced:
         freed_mb = result.freed_bytes // 1_000_000

@@ -6,20 +6,20 @@ import logging
 from typing import Final
 
 from florin_server.db.context import StorageContext
-from florin_server.db.engine.query import StoreUnavailable
+from florin_server.db.engine.query import StoreError
 from florin_server.domain.archive import ArchiveMonth
 
 _log = logging.getLogger(__name__)
 
-# Payments that stay are copied: more of them would keep their writers waiting for seconds.
+# All calls wait while the copy of these payments is compared with them.
 PAYMENTS_MAX: Final = 10_000
 
 
 async def drop_archived_months(app: StorageContext, end: ArchiveMonth) -> int:
     """Drop the oldest partitions that ended before a month; return how many.
 
-    Payments that stay go to the partition before them. A month with too many of them ends the run,
-    and so do sessions that use it.
+    Payments that stay go to the partition before them. A month with too many of them ends the run.
+    So do sessions that use it, and views or missing partitions of an operator, which are logged.
     """
     partitions = await app.store.list_partitions()
     count = 0
@@ -31,6 +31,6 @@ async def drop_archived_months(app: StorageContext, end: ArchiveMonth) -> int:
                 break
             _log.info("dropped the partitions of %s", partition.month)
             count += 1
-    except StoreUnavailable as error:
-        _log.info("the partitions of archived months are dropped later: %s", error)
+    except StoreError as error:
+        _log.warning("the partitions of archived months are dropped later: %s", error)
     return count
