@@ -121,24 +121,34 @@ async def _prepare_script(engine: AsyncEngine, to: str) -> _Script | None:
     """Return the statements, or None if they depend on the rows of the database."""
     async with engine.connect() as connection:
         version = await connection.scalar(_VERSION)
+    statements = _list_statements(version, to)
+    return None if statements is None else _Script(version, *split_indexes(statements))
+
+
+def _list_statements(version: str, to: str) -> list[str] | None:
     if not version or version < OFFLINE_FROM or version not in list_revisions():
         return None
-    statements = list_offline_statements("postgresql", version, to)
-    return _Script(version, *split_indexes(statements))
+    return list_offline_statements("postgresql", version, to)
 
 
 async def _migrate(connection: AsyncConnection, to: str, script: _Script | None) -> None:
     await connection.execute(text("LOCK TABLE alembic_version IN ACCESS EXCLUSIVE MODE"))
     await connection.execute(text(f"SET LOCAL lock_timeout = {LOCK_MS}"))
-    if script is None or script.version != await connection.scalar(_VERSION):
+    version = await connection.scalar(_VERSION)
+    # another process may have migrated it meanwhile
+    if script is not None and script.version == version:
+        statements: list[str] | None = script.statements
+    else:
+        statements = _list_statements(version, to)
+    if statements is None:
         await connection.run_sync(_upgrade, to)
         return
-    if not script.statements:
+    if not statements:
         return
     # Locks are held until the end. In one request, no statement waits for this process, whose
     # processor may be busy, while the calls of others wait for the locks.
     driver_connection: Any = (await connection.get_raw_connection()).driver_connection
-    await driver_connection.execute(";\n".join(script.statements))
+    await driver_connection.execute(";\n".join(statements))
 
 
 def _upgrade(connection: Connection, to: str) -> None:
