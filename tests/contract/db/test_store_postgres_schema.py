@@ -9,11 +9,16 @@ import asyncpg
 import pytest
 from florin_server.db.engine import schema
 from florin_server.db.engine.postgres import schema as tables
+from florin_server.db.engine.postgres.schema_lock import LOCK_MS, format_table_locks
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.migrations import OFFLINE_FROM, list_offline_statements
 from florin_server.db.migrations import postgres as migrations
-from florin_server.db.migrations.indexes import build_indexes, split_indexes
+from florin_server.db.migrations.indexes import (
+    build_indexes,
+    list_changed_tables,
+    split_indexes,
+)
 from florin_server.db.migrations.postgres import upgrade
 from florin_server.money.open_store import open_store
 
@@ -40,6 +45,12 @@ _INDEXES = "SELECT tablename, indexname, indexdef FROM pg_indexes WHERE schemana
 _CONSTRAINTS = """
 SELECT conrelid::regclass::text, conname, pg_get_constraintdef(oid) FROM pg_constraint
 WHERE connamespace = 'public'::regnamespace AND contype <> 'n'
+"""
+# this session's locks on tables that existed before, for which a call can wait
+_LOCKS = """
+SELECT relation::regclass::text, mode FROM pg_locks JOIN pg_class ON pg_class.oid = relation
+WHERE pid = pg_backend_pid() AND relkind IN ('r', 'p') AND mode <> 'AccessShareLock'
+AND relation = ANY($1::oid[])
 """
 
 
@@ -145,6 +156,7 @@ async def test_migration_does_not_block_writers_while_a_long_read_holds_a_table(
     caplog.set_level(logging.INFO)
     await postgres.run_commands(empty.dsn, schema.VERSION_TABLE)
     await upgrade(empty, RELEASED_SCHEMA)
+    await build_all(empty)
     reader = await asyncpg.connect(empty.dsn)
     async with reader.transaction():
         await reader.fetch("SELECT * FROM refund")
@@ -157,11 +169,32 @@ async def test_migration_does_not_block_writers_while_a_long_read_holds_a_table(
     await tables.require_current(empty)
 
 
+async def test_migration_locks_all_tables_before_it_changes_the_first(empty):
+    """Otherwise calls wait for one table while the migration waits for the next."""
+    await postgres.run_commands(empty.dsn, schema.VERSION_TABLE)
+    await upgrade(empty, RELEASED_SCHEMA)
+    statements = list_offline_statements("postgresql", RELEASED_SCHEMA, "head")
+    changed = list_changed_tables(statements)
+    connection = await asyncpg.connect(empty.dsn)
+    async with connection.transaction():
+        rows = await connection.fetch(
+            "SELECT oid FROM pg_class WHERE relnamespace = 'public'::regnamespace"
+        )
+        existing = [row["oid"] for row in rows]
+        await connection.execute(format_table_locks(changed, "ACCESS EXCLUSIVE", LOCK_MS))
+        await connection.execute(";\n".join(statements))
+        locks = await connection.fetch(_LOCKS, existing)
+        assert {table for table, _ in locks} == set(changed)
+        assert await connection.fetchval("SELECT current_setting('statement_timeout')") == "0"
+    await connection.close()
+
+
 async def test_migration_that_never_gets_its_tables_changes_nothing(empty, monkeypatch):
     for name, value in {"LOCK_MS": 10, "_PAUSE_S": 0, "_TRIES": 3}.items():
         monkeypatch.setattr(migrations, name, value)
     await postgres.run_commands(empty.dsn, schema.VERSION_TABLE)
     await upgrade(empty, RELEASED_SCHEMA)
+    await build_all(empty)
     reader = await asyncpg.connect(empty.dsn)
     async with reader.transaction():
         await reader.fetch("SELECT * FROM refund")

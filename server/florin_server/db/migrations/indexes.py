@@ -21,6 +21,12 @@ _log = logging.getLogger(__name__)
 
 _NEW_TABLE: Final = re.compile(r"CREATE TABLE (\w+)")
 _NEW_COLUMN: Final = re.compile(r"ALTER TABLE (\w+) ADD COLUMN (?:IF NOT EXISTS )?(\w+)")
+# DROP INDEX names no table, and PostgreSQL locks it: such migrations also change the table
+_CHANGED: Final = re.compile(
+    r"(?:ALTER TABLE|DROP TABLE|UPDATE|INSERT INTO|DELETE FROM) (\w+)"
+    r"|CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?\w+ ON (\w+)"
+)
+_REFERENCE: Final = re.compile(r" REFERENCES (\w+)")
 # unique ones stay in the migration: an older process could break them
 _INDEX: Final = re.compile(r"CREATE INDEX (\w+) ON (\w+)(.*)", re.DOTALL)
 # a build that was interrupted leaves an index that is not used
@@ -62,6 +68,14 @@ class EarlyIndex(NamedTuple):
     def format_statement(self, name: str, table: str) -> str:
         """Return the statement that builds an index of this kind for any table."""
         return f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table}{self.columns}"
+
+
+def list_changed_tables(statements: Sequence[str]) -> list[str]:
+    """Return the existing tables that the statements lock, by name."""
+    created = {match[1] for text in statements if (match := _NEW_TABLE.match(text))}
+    matches = [match for text in statements if (match := _CHANGED.match(text))]
+    changed = {match[1] or match[2] for match in matches}
+    return sorted(changed.union(*map(_REFERENCE.findall, statements)) - created)
 
 
 def split_indexes(statements: Sequence[str]) -> tuple[list[EarlyIndex], list[str]]:

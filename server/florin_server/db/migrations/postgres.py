@@ -15,6 +15,7 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from florin_server.db.engine.postgres.schema_lock import LOCK_MS, format_table_locks
 from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.migrations import (
@@ -24,38 +25,40 @@ from florin_server.db.migrations import (
     list_revisions,
     listen,
 )
-from florin_server.db.migrations.indexes import EarlyIndex, build_indexes, split_indexes
+from florin_server.db.migrations.indexes import (
+    EarlyIndex,
+    build_indexes,
+    list_changed_tables,
+    split_indexes,
+)
 
 _log = logging.getLogger(__name__)
 
 # A session that waits for an exclusive lock blocks all others behind it. While a long read has the
 # table, the migration therefore steps back, so that other processes are served in between.
-LOCK_MS: Final = 2_000
 _PAUSE_S: Final = 1.0
 # builds of indexes block no one while they wait for older transactions
-_BUILD_WAITS: Final = 30
-_TRIES: Final = 100
-# lock_not_available, deadlock_detected
-_BUSY: Final = {"55P03", "40P01"}
+_BUILD_MS: Final = 60_000
+_TRIES: Final = 200
+# lock_not_available, deadlock_detected, query_canceled
+_BUSY: Final = {"55P03", "40P01", "57014"}
 _VERSION: Final = text("SELECT version_num FROM alembic_version")
 
 
 async def upgrade(database: DatabaseConfig, to: str = "head") -> None:
     """Migrate a database to a version, all or nothing; one process at a time.
 
-    Other processes can use it meanwhile: their calls wait for up to `LOCK_MS` and for the migration
-    itself. Indexes of existing tables are built before, without such a wait. Raise StoreError if
-    the database's version does not exist here (a newer Florin wrote it), or if other sessions keep
-    tables locked for minutes.
+    Other processes can use it meanwhile: their calls wait for up to `LOCK_MS`, then for the
+    migration itself. Indexes of existing tables are built before, without such a wait. Raise
+    StoreError if the database's version does not exist here (a newer Florin wrote it), or if other
+    sessions keep tables locked for minutes.
     """
     async with _opened(database) as engine:
         for _ in range(_TRIES):
             script = await _prepare_script(engine, to)
             try:
                 if script is not None:
-                    await build_indexes(
-                        database, script.version, script.indexes, _BUILD_WAITS * LOCK_MS
-                    )
+                    await build_indexes(database, script.version, script.indexes, _BUILD_MS)
                 async with engine.begin() as connection:
                     await _migrate(connection, to, script)
             except (DBAPIError, asyncpg.PostgresError) as error:
@@ -148,7 +151,8 @@ async def _migrate(connection: AsyncConnection, to: str, script: _Script | None)
     # Locks are held until the end. In one request, no statement waits for this process, whose
     # processor may be busy, while the calls of others wait for the locks.
     driver_connection: Any = (await connection.get_raw_connection()).driver_connection
-    await driver_connection.execute(";\n".join(statements))
+    locks = format_table_locks(list_changed_tables(statements), "ACCESS EXCLUSIVE", LOCK_MS)
+    await driver_connection.execute(";\n".join([locks, *statements]))
 
 
 def _upgrade(connection: Connection, to: str) -> None:

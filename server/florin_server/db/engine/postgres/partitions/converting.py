@@ -34,6 +34,7 @@ from florin_server.db.engine.postgres.partitions.extending import (
 from florin_server.db.engine.postgres.partitions.session import (
     change_tables,
     hold_schema,
+    lock_tables,
     open_partition_session,
 )
 from florin_server.db.engine.query import StoreError
@@ -228,7 +229,7 @@ async def _list_swap_statements(raw: Any, table: str, bound: str) -> list[str]:
 
 async def _swap_tables(raw: Any, swap: _Swap, *, is_empty: bool) -> bool:
     """Swap the tables; False, without changes, if they were empty and are no longer."""
-    await raw.execute(f"LOCK TABLE {', '.join(swap.tables)} IN ACCESS EXCLUSIVE MODE")
+    await lock_tables(raw, swap.tables, "ACCESS EXCLUSIVE")
     if is_empty and await _has_rows(raw, swap.tables):
         return False
     before = await raw.fetchval(_COUNT_INDEXES, swap.tables)

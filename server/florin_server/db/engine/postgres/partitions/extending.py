@@ -13,7 +13,7 @@ from florin_server.db.engine.postgres.partitions.catalog import (
     format_partition,
     read_tables,
 )
-from florin_server.db.engine.postgres.partitions.session import change_tables
+from florin_server.db.engine.postgres.partitions.session import change_tables, lock_tables
 from florin_server.db.engine.query import StoreError
 from florin_server.domain.payments.months import format_month, get_first_id
 
@@ -149,12 +149,15 @@ async def _find_end(raw: Any, extensions: list[_Extension], ids: _Range, moved_m
 
 
 async def _extend(raw: Any, extensions: list[_Extension], end_id: str) -> None:
+    # PostgreSQL locks them anyway: nothing may be added to them meanwhile
+    locked = [extension.table.default for extension in extensions if extension.table.default]
     for table, name, _, existing in extensions:
         if existing is None:
             await raw.execute(f"CREATE TABLE {name} (LIKE {table.name} INCLUDING ALL)")
-    if defaults := [extension.table.default for extension in extensions if extension.table.default]:
-        # PostgreSQL locks them anyway: nothing may be added to them meanwhile
-        await raw.execute(f"LOCK TABLE {', '.join(defaults)} IN ACCESS EXCLUSIVE MODE")
+        else:
+            locked += [f"ONLY {table.name}", name]
+    if locked:
+        await lock_tables(raw, locked, "ACCESS EXCLUSIVE")
     for table, name, first_id, existing in extensions:
         if existing is not None:
             await raw.execute(f"ALTER TABLE {table.name} DETACH PARTITION {name}")

@@ -21,7 +21,7 @@ from florin_server.db.engine.postgres.partitions.catalog import (
 )
 from florin_server.db.engine.postgres.partitions.extending import list_columns
 from florin_server.db.engine.postgres.partitions.replacing import list_parts, require_no_snapshots
-from florin_server.db.engine.postgres.partitions.session import change_tables
+from florin_server.db.engine.postgres.partitions.session import change_tables, lock_tables
 from florin_server.db.engine.query import StoreError, StoreUnavailable
 
 _TRIES: Final = 5
@@ -114,9 +114,8 @@ async def _read_digests(raw: Any, merges: list[_Merge]) -> _Digests:
 
 async def _swap(raw: Any, month: str, merges: list[_Merge], digests: _Digests) -> bool:
     """Replace the partitions by the new tables; False, without changes, if they have changed."""
-    tables = ", ".join(each.table.name for each in merges)
     # all calls wait from here on
-    await raw.execute(f"LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")
+    await lock_tables(raw, [each.table.name for each in merges], "ACCESS EXCLUSIVE")
     # the copied rows are not in older snapshots
     await require_no_snapshots(raw)
     if _list_merges(await read_tables(raw), month) != merges:

@@ -14,7 +14,11 @@ from florin_server.db.engine.postgres.partitions.catalog import (
     read_tables,
 )
 from florin_server.db.engine.postgres.partitions.extending import list_columns
-from florin_server.db.engine.postgres.partitions.session import PartitionBusy, change_tables
+from florin_server.db.engine.postgres.partitions.session import (
+    PartitionBusy,
+    change_tables,
+    lock_tables,
+)
 from florin_server.db.engine.query import Query, StoreError
 from florin_server.domain.payments.months import find_month, format_month
 
@@ -96,8 +100,8 @@ async def _replace(raw: Any, month: str, retained: Query, kept_max: int) -> Part
     names = [part.name for _, part in parts]
     # Operations that change a payment lock its row first, and wait from here on. Workers that look
     # for rows of other tables, and lock those of later months, do not wait.
-    await raw.execute(f"LOCK TABLE {names[0]} IN EXCLUSIVE MODE")
-    await raw.execute(f"LOCK TABLE {', '.join(names[1:])} IN SHARE ROW EXCLUSIVE MODE")
+    await lock_tables(raw, names[:1], "EXCLUSIVE")
+    await lock_tables(raw, names[1:], "SHARE ROW EXCLUSIVE")
     if list_parts(await read_tables(raw), month) != parts:
         # the range has grown meanwhile
         raise PartitionBusy

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import asyncpg
 
-from florin_server.db.engine.postgres.schema_lock import acquire_schema_lock
+from florin_server.db.engine.postgres.schema_lock import (
+    LOCK_MS,
+    acquire_schema_lock,
+    format_table_locks,
+)
 from florin_server.db.engine.postgres.session import open_session
 from florin_server.db.engine.query import StoreUnavailable, T
 from florin_server.db.engine.where import DatabaseConfig
 
-# Less than PostgreSQL's deadlock_timeout: where a change and a payment wait for each other, the
-# change gives up first. Others wait behind it no longer than this.
-LOCK_MS: Final = 500
 _PAUSE_S, _PAUSE_MAX_S = 0.1, 2.0
 _IDLE_MS: Final = 60_000
 _BUSY: Final = (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError)
@@ -63,6 +64,15 @@ async def hold_schema(database: DatabaseConfig, tries: int) -> AsyncIterator[Non
         yield
     finally:
         await guard.close(timeout=5)
+
+
+async def lock_tables(raw: Any, tables: Sequence[str], mode: str) -> None:
+    """Lock tables in the current transaction; PartitionBusy after `LOCK_MS` altogether."""
+    timeout = await raw.fetchval("SELECT current_setting('statement_timeout')")
+    try:
+        await raw.execute(format_table_locks(tables, mode, LOCK_MS, timeout))
+    except asyncpg.QueryCanceledError as error:
+        raise PartitionBusy from error
 
 
 async def change_tables(raw: Any, change: Callable[[], Awaitable[T]], tries: int) -> T:
