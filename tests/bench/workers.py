@@ -83,13 +83,13 @@ def _side(stack: ExitStack, chain: Node, processes: int) -> Side:
     return Side(with_accounts(running, server.database), server, processes)
 
 
-def _measure_busy(name: str, work: _Work, one: Side, two: Side) -> list[Figure]:
+def _measure_busy(name: str, work: _Work, single: Side, double: Side) -> list[Figure]:
     rounds = []
     for _ in range(-1, ROUNDS):
-        alone = _measured(work, one)
+        alone = _measured(work, single)
         with _other_core_busy():
-            _, beside_us = _measured(work, one)
-        rounds.append((*alone, beside_us, *_measured(work, two)))
+            _, beside_us = _measured(work, single)
+        rounds.append((*alone, beside_us, *_measured(work, double)))
     del rounds[0]
     alone_us, beside_us, two_us = (median(each[i] for each in rounds) for i in (1, 2, 4))
     cores = os.cpu_count() or 1
@@ -114,8 +114,10 @@ def _measure_busy(name: str, work: _Work, one: Side, two: Side) -> list[Figure]:
     ]
 
 
-def _measure_quiet(name: str, work: _Work, one: Side, two: Side) -> Figure:
-    rounds = [[_measured(work, side)[1] for side in (one, two)] for _ in range(-1, ROUNDS)][1:]
+def _measure_quiet(name: str, work: _Work, single: Side, double: Side) -> Figure:
+    rounds = [[_measured(work, side)[1] for side in (single, double)] for _ in range(-1, ROUNDS)][
+        1:
+    ]
     one_us, two_us = (median(each[i] for each in rounds) for i in range(2))
     return median_of(
         f"workers_{name}_one_by_one_cpu",

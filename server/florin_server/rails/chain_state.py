@@ -11,6 +11,7 @@ from florin_server.domain.health import ConditionTracker
 from florin_server.domain.settlement.pace import ChainPace
 from florin_server.domain.settlement.runway import Runway, format_runway
 from florin_server.domain.settlement.settle_times import SettleTimes, compute_promise_s
+from florin_server.rails.recent_head import RecentHead
 from florin_server.rails.types import GasShortage, is_unfunded
 
 # signatures of the meantime can lapse before the chain answers again
@@ -42,7 +43,8 @@ class ChainState:
     check, and `funding_problem` says in a sentence that none of them can pay for another payment.
     `pace` is the pace of its blocks (None before a measurement), `settle_times` the durations of
     its newest payments. `runways` say by executor (CAIP-10) how long its coin lasts, as of
-    `runways_read_at_us` (steady µs; None if they were not read).
+    `runways_read_at_us` (steady µs; None if they were not read). `recent_head` is the head where
+    the settler of this process has not read it.
     """
 
     conditions: ConditionTracker
@@ -60,6 +62,7 @@ class ChainState:
     settle_times: SettleTimes = field(default_factory=SettleTimes)
     runways: Mapping[str, Runway] = field(default_factory=dict)
     runways_read_at_us: int | None = None
+    recent_head: RecentHead = field(default_factory=RecentHead)
 
     def get_promised_s(self, eta_s: int, guess_s: int) -> float:
         """Return the seconds to promise where the settings promise `eta_s`.

@@ -8,6 +8,7 @@ import pytest
 from florin_server.app.app import build_app
 from florin_server.domain.conditions import ConditionName, ConditionState
 from florin_server.features.monitoring.service import system
+from florin_server.money.payments.service.load import get_head
 from florin_server.money.settlement.worker.standby_worker import StandbyWorker
 from florin_server.operations.service import executors
 from florin_server.operations.store import leases
@@ -112,6 +113,37 @@ async def test_unreadable_chain_head_resets_the_stored_head(lab, onlooker, monke
     monkeypatch.setattr(lab.lab.rail.observer, "get_head", silent)
     await lab.lab.mine()
     await wait_until(lambda: onlooker.head, 0)
+
+
+async def test_process_that_lost_the_lease_asks_the_chain_for_its_head(lab):
+    """Its own head would stay that of the moment, and offers would start there for ever."""
+    await lab.lab.fund(WALLET)
+    payment = await lab.create_processing_payment(WALLET)
+    await lab.turn()
+    await lab.mine()
+    rail, chain = lab.lab.rail, lab.app.chains[CHAIN]
+    methods = lab.lab.node.methods
+    assert chain.paying_blocks.keys() == {payment.id}
+    before = len(methods)
+    assert await get_head(lab.app, rail) == lab.settler.head == lab.settler.health().head > 0
+    assert len(methods) == before
+
+    (sender,) = lab.settler.executors
+    await sender.release_lease()
+    now_us = lab.lab.clock.now_us()
+    acquired = leases.acquire(sender.lease_name, "other", now_us, 60 * S, steal=False)
+    assert await lab.store.write(acquired)
+    await lab.turn()
+    assert (lab.settler.head, lab.settler.health().head, chain.paying_blocks) == (0, 0, {})
+    for _ in range(2):
+        head = (await rail.observer.get_head()).number
+        before = len(methods)
+        heads = await asyncio.gather(*(get_head(lab.app, rail) for _ in range(20)))
+        assert await get_head(lab.app, rail) == head
+        # one for all of them
+        assert (set(heads), len(methods) - before) == ({head}, 1)
+        await lab.lab.rhythm.seal(0)
+        lab.lab.clock.advance(2)
 
 
 @pytest.mark.parametrize("broken", ["_read_head", "_check_leases"])

@@ -275,7 +275,7 @@ def _accept_with_claim(
 
 
 async def _get_first_block(
-    app: WorkerContext, rail: Rail, option: PaymentOption, resolved_builds: Sequence[ResolvedBuild]
+    app: _Context, rail: Rail, option: PaymentOption, resolved_builds: Sequence[ResolvedBuild]
 ) -> int:
     """Return the first block that can contain the payment's effect.
 

@@ -40,6 +40,10 @@ class _Context(
     """The parts of the application that this module uses."""
 
 
+class HeadContext(ChainContext, StorageContext, WorkerContext, Protocol):
+    """The parts of the application that find a chain's head."""
+
+
 def find_payment_id(app: SettingsContext, payment_ref: str) -> str | None:
     """Return the payment id that a path segment or link names; None if it names none."""
     payment_id = resolve_payment_id(payment_ref, app.links.hosts)
@@ -136,12 +140,16 @@ async def get_merchant(app: StorageContext, payment: Payment) -> Merchant:
     return merchant
 
 
-async def get_head(app: WorkerContext, rail: Rail) -> int:
+async def get_head(app: HeadContext, rail: Rail) -> int:
     """Return a chain's head, or an earlier one; RailUnavailable if it is unknown.
 
     The head that the chain's settler has read is no newer than the chain's, and costs no node call.
     """
-    return app.settlers[rail.chain_id].head or (await rail.observer.get_head()).number
+    head = app.settlers[rail.chain_id].head
+    if not head:
+        recent_head = app.chains[rail.chain_id].recent_head
+        head = await recent_head.get(rail.observer, app.clock.steady_us)
+    return head
 
 
 async def get_open_option(app: _Context, payment: Payment, option_id: str) -> PaymentOption:

@@ -68,6 +68,11 @@ class SettlementContext:
     reorg_watch: ReorgWatch
     observations: ChainObservations
 
+    @property
+    def head(self) -> int:
+        """Return the newest block that was seen; 0 if none was, or another process settles."""
+        return self.follower.head if self.senders.list_leading() else 0
+
     @classmethod
     def create(
         cls,

@@ -64,7 +64,7 @@ class SettlementHealth:
             }
         )
         return ChainHealth(
-            self._context.follower.head,
+            self._context.head,
             self._context.senders.open_transactions,
             conditions,
             paused_payments=self._context.gas_budgets.count_paused(unsettled),

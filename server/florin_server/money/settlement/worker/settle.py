@@ -93,8 +93,8 @@ class ChainSettler:
 
     @property
     def head(self) -> int:
-        """Return the newest block that was seen; 0 if none was."""
-        return self.context.follower.head
+        """Return the newest block that was seen; 0 if none was, or another process settles."""
+        return self.context.head
 
     def health(self) -> ChainHealth:
         """Return the present state of the chain, from a check of every unsettled payment."""
@@ -130,6 +130,8 @@ class ChainSettler:
                     self._problem = self._get_lease_problem()
                 else:
                     self._problem = _LEASED_ELSEWHERE, "another process has the lease"
+                    # as of the time when this process had it
+                    self._state.paying_blocks = {}
                     await self.context.observations.refresh()
             except (RailUnavailable, ApiError, StoreError) as error:
                 if isinstance(error, StoreError):
