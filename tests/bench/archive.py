@@ -21,7 +21,7 @@ from typing import Any
 from florin_server.base.clock import SystemClock
 from florin_server.db.engine.store import Store
 from florin_server.db.engine.where import DatabaseConfig
-from florin_server.domain.archive import get_archive_end
+from florin_server.domain.archive import get_archive_month
 from florin_server.domain.payments.months import get_month
 from florin_server.money.archive.service import archiving, partitions, transactions
 from florin_server.money.archive.service.folder import ArchiveFolder
@@ -43,6 +43,7 @@ from tests.support.store_factories import make_option
 PAYMENTS = int(os.environ.get("FLORIN_BENCH_ARCHIVE", sized(240_000, 2_400)))
 MONTHS, COUNT, ACCOUNTS, FEW = 12, sized(200, 3), 6, 100
 DAYS = int(os.environ.get("FLORIN_BENCH_ARCHIVE_DAYS", "90"))
+_DAY_US = 86_400_000_000
 _SIZE = "SELECT sum(pg_total_relation_size(oid))::bigint FROM pg_class WHERE relkind IN ('r', 'm')"
 _NEWEST_FIRST = PaymentListOrder(by_amount=False, descending=True)
 _BY_AMOUNT = PaymentListOrder(by_amount=True, descending=True)
@@ -121,7 +122,7 @@ async def _archive(database: DatabaseConfig, path: Path, clock: SystemClock) -> 
         folder = archive.folder
         if folder is None:
             raise RuntimeError("the archive has a folder")
-        end = get_archive_end(clock.now_us(), DAYS)
+        end = get_archive_month(clock.now_us() - DAYS * _DAY_US)
         after_id, written = archiving.FIRST_ID, []
         started, used = time.perf_counter(), time.process_time()
         while True:
@@ -172,7 +173,7 @@ async def _archive(database: DatabaseConfig, path: Path, clock: SystemClock) -> 
 
 async def _archive_transactions(app: _App, folder: ArchiveFolder) -> Figure:
     """Move the transactions of the archived payments to files."""
-    before_us = app.clock.now_us() - DAYS * 86_400_000_000
+    before_us = app.clock.now_us() - DAYS * _DAY_US
     after, count, started = closed_transactions.FIRST, 0, time.perf_counter()
     while True:
         written = await transactions.write_file(app, folder, after, before_us)

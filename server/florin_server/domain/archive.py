@@ -59,8 +59,3 @@ def get_archive_month_end_us(at_us: int) -> int:
 def get_archive_end_us(before_us: int) -> int:
     """Return the start of the first month that had not ended before a time."""
     return months.get_start_us(months.get_month(before_us))
-
-
-def get_archive_end(now_us: int, payment_days: int) -> ArchiveMonth:
-    """Return the first month that is not archived: every earlier one ended days ago."""
-    return get_archive_month(now_us - payment_days * 86_400_000_000)

@@ -16,7 +16,7 @@ from florin_server.base.clock import sleep_remaining
 from florin_server.db import installation
 from florin_server.db.context import StorageContext
 from florin_server.db.engine.query import Op, operation
-from florin_server.domain.archive import ArchiveError, get_archive_end
+from florin_server.domain.archive import ArchiveError, get_archive_month
 from florin_server.domain.ids import get_payment_id_floor
 from florin_server.money.archive.context import ArchiveContext
 from florin_server.money.archive.service import archiving, partitions, transactions
@@ -95,16 +95,15 @@ class ArchiveWorker:
             return
         before_us = now_us - settings.payment_days * _DAY_US
         if (
-            await self._archive(folder, now_us, settings.payment_days)
+            await self._archive(folder, before_us)
             and await self._delete_transfers(before_us)
             and await self._archive_transactions(folder, before_us)
         ):
             await self._app.store.write(installation.put_value(_PASSED, str(now_us)))
 
-    async def _archive(self, folder: ArchiveFolder, now_us: int, payment_days: int) -> bool:
-        """Archive all payments that are old enough; False if it has to be tried again."""
-        end, after_id = get_archive_end(now_us, payment_days), archiving.FIRST_ID
-        before_us = now_us - payment_days * _DAY_US
+    async def _archive(self, folder: ArchiveFolder, before_us: int) -> bool:
+        """Archive all payments of months before that time; False if it has to be tried again."""
+        end, after_id = get_archive_month(before_us), archiving.FIRST_ID
         # first what an interrupted pass has left
         is_removed = await self._remove(folder, "")
         while is_removed and await self._keep_lease():
