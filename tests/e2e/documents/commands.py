@@ -8,6 +8,7 @@ import re
 from tests.e2e.documents.steps import step
 from tests.support.documents import DocumentBlock
 from tests.support.newcomer import NewcomerWalk
+from tests.support.until import wait_until
 
 LINE = "docs/command-line.md"
 
@@ -42,7 +43,13 @@ async def addresses(walk: NewcomerWalk, block: DocumentBlock) -> None:
     text = await walk.shell.run(block.text)
     assert re.search(r"^Send +12.50 tUSD on ", text, re.MULTILINE)
     assert re.search(r"^succeeded  version \d  transaction 0x", text, re.MULTILINE)
-    assert re.search(r"^12.50 tUSD +final +eip155:", text, re.MULTILINE)
+
+    async def is_final() -> bool:
+        text = await walk.shell.run("florin addresses list $SENT")
+        return re.search(r"^12.50 tUSD +final +eip155:", text, re.MULTILINE) is not None
+
+    # with the next look at addresses, a second later
+    await wait_until(is_final)
 
 
 @step(LINE, "Pay as programs do", 0)
