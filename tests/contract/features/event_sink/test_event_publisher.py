@@ -8,6 +8,8 @@ from dataclasses import replace
 import nkeys
 import pytest
 from florin_server.domain.quarantine import QuarantinedItemKind
+from florin_server.features.event_sink.service.broker import BrokerUnavailable
+from florin_server.features.event_sink.service.nats_broker import NatsBroker, NatsOptions
 from florin_server.features.event_sink.store import queue
 from florin_server.features.monitoring.service import quarantine as items
 from florin_server.operations.store import quarantine as stored
@@ -72,6 +74,23 @@ async def test_merchant_id_is_a_single_token_of_the_subject(sink, broker):
         await sink.wait_published()
     (message,) = await broker.list_messages()
     assert message.subject == "florin.events.test.shop%2E%2A%3E1%20%C3%A9.payment.created"
+
+
+async def test_connection_that_is_lost_ends_all_waits_for_an_answer(broker):
+    lost: list[bool] = []
+    async with TcpRelay(broker.port) as relay:
+        url = f"nats://127.0.0.1:{relay.port}"
+        options = NatsOptions(
+            [url], "FLORIN", "florin.events.>", creates_stream=False, timeout_s=LONG_S
+        )
+        connection = await NatsBroker.connect(options)
+        relay.cut(b"STREAM.INFO", lambda: lost.append(True))
+        assert await connection.find_problem() == ""
+        await connection.close()
+        relay.cut(b"STREAM.INFO", lambda: lost.append(True))
+        with pytest.raises(BrokerUnavailable, match="the connection is lost"):
+            await NatsBroker.connect(replace(options, creates_stream=True))
+    assert lost == [True, True]
 
 
 async def test_event_is_stored_once_after_its_acknowledgement_was_lost(shop, broker, tmp_path):

@@ -10,7 +10,7 @@ from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -37,6 +37,8 @@ _PING_S: Final = 10
 _DUPLICATE_WINDOW_S: Final = 600.0
 # of a message, beside those of the event: the version, and the expected stream of 100 characters
 _HEADERS_BYTES: Final = 150
+T = TypeVar("T")
+
 # the stream's limit of a message's size, in the answers of JetStream
 _TOO_LARGE: Final = 10_054
 
@@ -80,7 +82,7 @@ class NatsBroker:
             try:
                 if options.creates_stream:
                     await broker._create_stream()
-            except (NatsError, OSError) as error:
+            except (NatsError, OSError, BrokerUnavailable) as error:
                 await broker.close()
                 problems.append(f"{host}: {broker._describe_missing(error)}")
                 continue
@@ -136,8 +138,8 @@ class NatsBroker:
                 f"that Florin may publish to {options.subjects}"
             ) from error
 
-    async def _wait_connected(self, call: Coroutine[Any, Any, object]) -> None:
-        """Return once a call ended; raise BrokerUnavailable once the connection is lost.
+    async def _wait_connected(self, call: Coroutine[Any, Any, T]) -> T:
+        """Return the result of a call; raise BrokerUnavailable once the connection is lost.
 
         The client itself would wait for the answer until the timeout.
         """
@@ -146,7 +148,7 @@ class NatsBroker:
             await asyncio.wait((answer, self._lost), return_when=asyncio.FIRST_COMPLETED)
             if not answer.done():
                 raise self._build_loss()
-            answer.result()
+            return answer.result()
         finally:
             if not answer.done():
                 answer.cancel()
@@ -163,10 +165,10 @@ class NatsBroker:
     async def find_problem(self) -> str:
         """Return why the stream cannot store events; empty if it can, or may not be looked up."""
         try:
-            await self._stream.stream_info(self._options.stream)
+            await self._wait_connected(self._stream.stream_info(self._options.stream))
         except (NotFoundError, NoRespondersError, ServiceUnavailableError) as error:
             return self._describe_missing(error)
-        except (NatsError, OSError):
+        except (NatsError, OSError, BrokerUnavailable):
             return ""
         return ""
 
@@ -180,14 +182,15 @@ class NatsBroker:
     async def _create_stream(self) -> None:
         options = self._options
         with suppress(NotFoundError):
-            await self._stream.stream_info(options.stream)
+            await self._wait_connected(self._stream.stream_info(options.stream))
             return
-        await self._stream.add_stream(
+        addition = self._stream.add_stream(
             name=options.stream,
             subjects=[options.subjects],
             storage=StorageType.FILE,
             duplicate_window=_DUPLICATE_WINDOW_S,
         )
+        await self._wait_connected(addition)
         _log.info("stream %s of the event sink was created", options.stream)
 
     def _describe_missing(self, error: Exception) -> str:
