@@ -13,7 +13,11 @@ class LeasedWorker(Protocol):
 
     @property
     def head(self) -> int:
-        """Return the newest block that it has seen; 0 if it has seen none."""
+        """Return the chain's newest block; 0 if it does not know it, or another process works."""
+
+    @property
+    def seen_block(self) -> int:
+        """Return the newest block that this process ever saw; 0 if it saw none."""
 
     @property
     def open_transactions(self) -> int:

@@ -135,6 +135,8 @@ async def test_process_that_lost_the_lease_asks_the_chain_for_its_head(lab):
     assert await lab.store.write(acquired)
     await lab.turn()
     assert (lab.settler.head, lab.settler.health().head, chain.paying_blocks) == (0, 0, {})
+    # no balance is read from a node that has not reached it
+    assert lab.settler.seen_block > 0
     for _ in range(2):
         head = (await rail.observer.get_head()).number
         before = len(methods)

@@ -268,7 +268,7 @@ def _list_wallets(rail: Rail, snapshot: BookSnapshot) -> set[WalletAsset]:
 def _get_seen_block(app: WorkerContext, rail: Rail) -> int:
     """Return the newest block that the ledger can refer to."""
     workers = (app.settlers.get(rail.chain_id), app.payout_workers.get(rail.chain_id))
-    return max((worker.head for worker in workers if worker is not None), default=0)
+    return max((worker.seen_block for worker in workers if worker is not None), default=0)
 
 
 def _get_chain_id(wallet: WalletAsset) -> str:

@@ -40,7 +40,7 @@ class _Context(
     """The parts of the application that this module uses."""
 
 
-class HeadContext(ChainContext, StorageContext, WorkerContext, Protocol):
+class _HeadContext(ChainContext, StorageContext, WorkerContext, Protocol):
     """The parts of the application that find a chain's head."""
 
 
@@ -140,7 +140,7 @@ async def get_merchant(app: StorageContext, payment: Payment) -> Merchant:
     return merchant
 
 
-async def get_head(app: HeadContext, rail: Rail) -> int:
+async def get_head(app: _HeadContext, rail: Rail) -> int:
     """Return a chain's head, or an earlier one; RailUnavailable if it is unknown.
 
     The head that the chain's settler has read is no newer than the chain's, and costs no node call.

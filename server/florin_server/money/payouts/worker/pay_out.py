@@ -166,6 +166,11 @@ class PayoutWorker:
         """Return the newest block that was seen; 0 if none was."""
         return self._follower.head
 
+    @property
+    def seen_block(self) -> int:
+        """Return the newest block that this process ever saw; 0 if it saw none."""
+        return self._follower.head
+
     def health(self) -> ChainHealth:
         """Return the present state of paying out."""
         name, why = self._problem

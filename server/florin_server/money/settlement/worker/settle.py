@@ -96,6 +96,11 @@ class ChainSettler:
         """Return the newest block that was seen; 0 if none was, or another process settles."""
         return self.context.head
 
+    @property
+    def seen_block(self) -> int:
+        """Return the newest block that this process ever saw; 0 if it saw none."""
+        return self.context.follower.head
+
     def health(self) -> ChainHealth:
         """Return the present state of the chain, from a check of every unsettled payment."""
         name, why = self._problem

@@ -96,6 +96,11 @@ class StandbyWorker:
         return cls(app, rail, [treasury.sender], _PAYING_OUT)
 
     @property
+    def seen_block(self) -> int:
+        """Return the newest block that was seen; 0 if the chain does not answer."""
+        return self.head
+
+    @property
     def chain_id(self) -> str:
         """Return the CAIP-2 id of its chain."""
         return self._rail.chain_id
