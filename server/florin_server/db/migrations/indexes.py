@@ -72,10 +72,15 @@ class EarlyIndex(NamedTuple):
 
 def list_changed_tables(statements: Sequence[str]) -> list[str]:
     """Return the existing tables that the statements lock, by name."""
-    created = {match[1] for text in statements if (match := _NEW_TABLE.match(text))}
     matches = [match for text in statements if (match := _CHANGED.match(text))]
     changed = {match[1] or match[2] for match in matches}
-    return sorted(changed.union(*map(_REFERENCE.findall, statements)) - created)
+    return sorted(
+        changed.union(*map(_REFERENCE.findall, statements)) - _find_new_tables(statements)
+    )
+
+
+def _find_new_tables(statements: Sequence[str]) -> set[str]:
+    return {match[1] for text in statements if (match := _NEW_TABLE.match(text))}
 
 
 def split_indexes(statements: Sequence[str]) -> tuple[list[EarlyIndex], list[str]]:
@@ -83,7 +88,7 @@ def split_indexes(statements: Sequence[str]) -> tuple[list[EarlyIndex], list[str
 
     The migration still has their statements, for what is missing then.
     """
-    tables = {match[1] for text in statements if (match := _NEW_TABLE.match(text))}
+    tables = _find_new_tables(statements)
     columns = {match.groups() for text in statements if (match := _NEW_COLUMN.match(text))}
     early: list[EarlyIndex] = []
     remaining: list[str] = []
