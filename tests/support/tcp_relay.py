@@ -16,13 +16,15 @@ class TcpRelay:
 
     `cut` plans one cut: the data with the bytes is not forwarded, `act` runs, and both ends are
     closed. The server sees the connections come from `source`. While it is `silent` it drops every
-    byte; `refuse` breaks all connections, and new ones until `heal`.
+    byte, and while `stalled` it stops reading; `refuse` breaks all connections, and new ones until
+    `heal`.
     """
 
     behind: int | Path
     source: str = "127.0.0.1"
     _planned: tuple[bytes, Callable[[], None]] | None = None
     silent: bool = False
+    stalled: bool = False
     _refuses: bool = False
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
@@ -48,7 +50,7 @@ class TcpRelay:
     def heal(self) -> None:
         """Forward everything again, on new connections: the old ones lack the dropped bytes."""
         self.refuse()
-        self.silent = self._refuses = False
+        self.silent = self.stalled = self._refuses = False
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._relay(reader, writer))
@@ -87,6 +89,9 @@ class TcpRelay:
                     (_, act), self._planned = self._planned, None
                     act()
                     return
+                if self.stalled:
+                    # until the connection ends
+                    await asyncio.Event().wait()
                 if self.silent:
                     continue
                 writer.write(data)

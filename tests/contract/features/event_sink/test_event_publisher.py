@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from dataclasses import replace
 
 import nkeys
 import pytest
 from florin_server.domain.quarantine import QuarantinedItemKind
+from florin_server.features.event_sink.service import nats_broker
 from florin_server.features.event_sink.service.broker import BrokerUnavailable
 from florin_server.features.event_sink.service.nats_broker import NatsBroker, NatsOptions
 from florin_server.features.event_sink.store import queue
 from florin_server.features.monitoring.service import quarantine as items
 from florin_server.operations.store import quarantine as stored
+from nats.aio.client import Client
 
 from tests.support.event_sink import SinkHarness, list_ids, list_places, make_options
 from tests.support.nats_accounts import NatsAccount, NatsKey
 from tests.support.nats_server import NatsServer, serve_nats
 from tests.support.tcp_relay import TcpRelay
-from tests.support.until import wait_until
+from tests.support.until import PATIENCE_S, wait_until
 
 pytestmark = pytest.mark.long
 
@@ -91,6 +94,38 @@ async def test_connection_that_is_lost_ends_all_waits_for_an_answer(broker):
         with pytest.raises(BrokerUnavailable, match="the connection is lost"):
             await NatsBroker.connect(replace(options, creates_stream=True))
     assert lost == [True, True]
+
+
+@pytest.mark.parametrize("more", [0, 6])
+async def test_connection_that_is_lost_while_events_are_sent_ends_all_waits(
+    broker, more, monkeypatch
+):
+    client = Client()
+    monkeypatch.setattr(nats_broker, "Client", lambda: client)
+    await broker.add_stream()
+    events: list[asyncio.Task[None]] = []
+    async with TcpRelay(broker.port) as relay:
+        url = f"nats://127.0.0.1:{relay.port}"
+        connection = await NatsBroker.connect(make_options(url, timeout_s=LONG_S))
+        relay.stalled = True
+
+        async def send() -> None:
+            publish = connection.publish("florin.events.a", bytes(500_000), {})
+            events.append(asyncio.create_task(publish))
+            for _ in range(50):
+                await asyncio.sleep(0)
+
+        # the system's buffers are full, then the client's, too
+        while not client.pending_data_size:
+            await send()
+        for _ in range(more):
+            await send()
+        loss = asyncio.create_task(connection.wait_lost())
+        relay.refuse()
+        async with asyncio.timeout(PATIENCE_S):
+            errors = await asyncio.gather(*events, return_exceptions=True)
+            await loss
+    assert [type(error) for error in errors] == [BrokerUnavailable] * len(events)
 
 
 async def test_event_is_stored_once_after_its_acknowledgement_was_lost(shop, broker, tmp_path):

@@ -31,6 +31,10 @@ _log = logging.getLogger(__name__)
 # for the complete handshake with one host
 _CONNECT_S: Final = 5.0
 _CLOSE_S: Final = 5.0
+# the client does not report each connection that is lost while it sends: it is asked as often
+_LOOK_S: Final = 1.0
+# and it ignores a cancellation while it sends; a call is canceled again as often
+_CANCEL_S: Final = 0.1
 # a connection without an answer to two of these is lost
 _PING_S: Final = 10
 # within this window JetStream stores repeated events only once
@@ -95,11 +99,12 @@ class NatsBroker:
     @property
     def is_connected(self) -> bool:
         """Return False once the connection is lost."""
-        return self._client.is_connected
+        return self._client.is_connected and not self._lost.done()
 
     async def wait_lost(self) -> None:
         """Return once the connection is lost, at once if it is."""
-        await asyncio.shield(self._lost)
+        while self.is_connected:
+            await asyncio.wait((self._lost,), timeout=_LOOK_S)
 
     async def publish(self, subject: str, body: bytes, headers: Mapping[str, str]) -> None:
         """Return once the stream has stored a message; see `EventBroker`."""
@@ -145,14 +150,19 @@ class NatsBroker:
         """
         answer = asyncio.ensure_future(call)
         try:
-            await asyncio.wait((answer, self._lost), return_when=asyncio.FIRST_COMPLETED)
+            while self.is_connected and not answer.done():
+                await asyncio.wait(
+                    (answer, self._lost), timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED
+                )
             if not answer.done():
                 raise self._build_loss()
             return answer.result()
         finally:
-            if not answer.done():
+            while not answer.done():
                 answer.cancel()
-                await asyncio.gather(answer, return_exceptions=True)
+                await asyncio.wait(
+                    (asyncio.gather(answer, return_exceptions=True),), timeout=_CANCEL_S
+                )
 
     def _build_loss(self) -> BrokerUnavailable:
         reason = self._client.last_error
@@ -174,10 +184,7 @@ class NatsBroker:
 
     async def close(self) -> None:
         """Close the connection; what was not acknowledged is not published."""
-        # the client waits until a silent host has read everything
-        with suppress(NatsError, OSError):
-            async with asyncio.timeout(_CLOSE_S):
-                await self._client.close()
+        await _close(self._client)
 
     async def _create_stream(self) -> None:
         options = self._options
@@ -245,10 +252,16 @@ async def _open(host: str, options: NatsOptions, lost: asyncio.Future[None]) -> 
                 **secrets,
             )
     except BaseException:
-        with suppress(NatsError, OSError):
-            await client.close()
+        await _close(client)
         raise
     return client
+
+
+async def _close(client: Client) -> None:
+    # the client waits until a silent host has read everything
+    with suppress(NatsError, OSError):
+        async with asyncio.timeout(_CLOSE_S):
+            await client.close()
 
 
 def _describe(error: BaseException) -> str:
