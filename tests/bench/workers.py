@@ -35,7 +35,7 @@ from tests.support.postgres import OwnServer
 ROUNDS, SECONDS, COUNT = sized((5, 2.0, 300), (1, 0.1, 3))
 TOGETHER = 50
 # of each process
-CONNECTIONS = 64
+CALLERS = 64
 # two processes, as many for PostgreSQL, the client, and the chain
 _CORES = 6
 
@@ -67,8 +67,8 @@ def measure(pool: ProcessPoolExecutor) -> list[Figure]:
         }
         figures: list[Figure] = []
         for name, request in requests.items():
-            figures += _measure_busy(name, partial(_ask_by_many, pool, request), *sides)
-            figures.append(_measure_quiet(name, partial(_ask_one_by_one, pool, request), *sides))
+            figures += _measure_busy(name, partial(_ask, pool, request, CALLERS), *sides)
+            figures.append(_measure_quiet(name, partial(_ask, pool, request, None), *sides))
         return [*figures, *_measure_busy("payments", partial(_pay, pool, chain), *sides)]
 
 
@@ -115,9 +115,8 @@ def _measure_busy(name: str, work: _Work, single: Side, double: Side) -> list[Fi
 
 
 def _measure_quiet(name: str, work: _Work, single: Side, double: Side) -> Figure:
-    rounds = [[_measured(work, side)[1] for side in (single, double)] for _ in range(-1, ROUNDS)][
-        1:
-    ]
+    rounds = [[_measured(work, side)[1] for side in (single, double)] for _ in range(-1, ROUNDS)]
+    del rounds[0]
     one_us, two_us = (median(each[i] for each in rounds) for i in range(2))
     return median_of(
         f"workers_{name}_one_by_one_cpu",
@@ -156,22 +155,12 @@ def _create(side: Side) -> bytes:
     return http1.request("POST", "/v1/payments", side.running.merchant, {"amount": PRICE})
 
 
-def _ask_by_many(
-    pool: ProcessPoolExecutor, make: Callable[[Side], bytes], side: Side
+def _ask(
+    pool: ProcessPoolExecutor, make: Callable[[Side], bytes], callers: int | None, side: Side
 ) -> tuple[int, float]:
-    return _asked(pool, side, make(side), CONNECTIONS * side.processes)
-
-
-def _ask_one_by_one(
-    pool: ProcessPoolExecutor, make: Callable[[Side], bytes], side: Side
-) -> tuple[int, float]:
-    return _asked(pool, side, make(side), 1)
-
-
-def _asked(
-    pool: ProcessPoolExecutor, side: Side, request: bytes, connections: int
-) -> tuple[int, float]:
-    job = RestJob(side.running.http, (request,), connections, seconds=SECONDS, expect=b"status")
+    """Ask for `SECONDS`, with so many callers of each process; None is one caller of all."""
+    connections = callers * side.processes if callers else 1
+    job = RestJob(side.running.http, (make(side),), connections, seconds=SECONDS, expect=b"status")
     result = load.run(pool, job)
     return result.answered, result.seconds
 

@@ -14,11 +14,8 @@ from florin_server.db.engine.query import StoreError
 from florin_server.db.engine.where import DatabaseConfig
 from florin_server.db.migrations import OFFLINE_FROM, list_offline_statements
 from florin_server.db.migrations import postgres as migrations
-from florin_server.db.migrations.indexes import (
-    build_indexes,
-    list_changed_tables,
-    split_indexes,
-)
+from florin_server.db.migrations.changed_tables import list_changed_tables
+from florin_server.db.migrations.indexes import build_indexes, split_indexes
 from florin_server.db.migrations.postgres import upgrade
 from florin_server.money.open_store import open_store
 

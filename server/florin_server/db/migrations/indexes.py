@@ -16,17 +16,11 @@ import asyncpg
 
 from florin_server.db.engine.postgres.schema_lock import acquire_schema_lock
 from florin_server.db.engine.where import DatabaseConfig
+from florin_server.db.migrations.changed_tables import find_new_tables
 
 _log = logging.getLogger(__name__)
 
-_NEW_TABLE: Final = re.compile(r"CREATE TABLE (\w+)")
 _NEW_COLUMN: Final = re.compile(r"ALTER TABLE (\w+) ADD COLUMN (?:IF NOT EXISTS )?(\w+)")
-# DROP INDEX names no table, and PostgreSQL locks it: such migrations also change the table
-_CHANGED: Final = re.compile(
-    r"(?:ALTER TABLE|DROP TABLE|UPDATE|INSERT INTO|DELETE FROM) (\w+)"
-    r"|CREATE (?:UNIQUE )?INDEX (?:IF NOT EXISTS )?\w+ ON (\w+)"
-)
-_REFERENCE: Final = re.compile(r" REFERENCES (\w+)")
 # unique ones stay in the migration: an older process could break them
 _INDEX: Final = re.compile(r"CREATE INDEX (\w+) ON (\w+)(.*)", re.DOTALL)
 # a build that was interrupted leaves an index that is not used
@@ -70,25 +64,12 @@ class EarlyIndex(NamedTuple):
         return f"CREATE INDEX CONCURRENTLY IF NOT EXISTS {name} ON {table}{self.columns}"
 
 
-def list_changed_tables(statements: Sequence[str]) -> list[str]:
-    """Return the existing tables that the statements lock, by name."""
-    matches = [match for text in statements if (match := _CHANGED.match(text))]
-    changed = {match[1] or match[2] for match in matches}
-    return sorted(
-        changed.union(*map(_REFERENCE.findall, statements)) - _find_new_tables(statements)
-    )
-
-
-def _find_new_tables(statements: Sequence[str]) -> set[str]:
-    return {match[1] for text in statements if (match := _NEW_TABLE.match(text))}
-
-
 def split_indexes(statements: Sequence[str]) -> tuple[list[EarlyIndex], list[str]]:
     """Return the indexes of tables and columns that exist already, and the migration itself.
 
     The migration still has their statements, for what is missing then.
     """
-    tables = _find_new_tables(statements)
+    tables = find_new_tables(statements)
     columns = {match.groups() for text in statements if (match := _NEW_COLUMN.match(text))}
     early: list[EarlyIndex] = []
     remaining: list[str] = []

@@ -25,12 +25,8 @@ from florin_server.db.migrations import (
     list_revisions,
     listen,
 )
-from florin_server.db.migrations.indexes import (
-    EarlyIndex,
-    build_indexes,
-    list_changed_tables,
-    split_indexes,
-)
+from florin_server.db.migrations.changed_tables import list_changed_tables
+from florin_server.db.migrations.indexes import EarlyIndex, build_indexes, split_indexes
 
 _log = logging.getLogger(__name__)
 
