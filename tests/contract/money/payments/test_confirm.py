@@ -7,6 +7,9 @@ from dataclasses import replace
 
 import pytest
 from florin_server.base.topics import Topic
+from florin_server.money.payments.service import confirm
+from florin_server.money.payments.store import payments
+from florin_server.rails.types import RailUnavailable
 
 from tests.support.api import ApiCallError
 from tests.support.service_harness import SPEC
@@ -47,6 +50,23 @@ async def test_accepted_payment_wakes_the_settler(desk):
     assert (await desk.confirm(offer))["status"] == "processing"
     assert woken.is_set()
     unsubscribe()
+    await desk.wait_final(offer.payment_id)
+
+
+async def test_payment_is_searched_from_its_offer_if_no_node_answers_its_confirm(desk, monkeypatch):
+    async def fail(*_: object) -> int:
+        raise RailUnavailable
+
+    rail = desk.service.app.rails["eip155:31337"]
+    await desk.chain.mine(2 * rail.reorg_depth)
+    offer = await desk.offer()
+    store = desk.service.app.store
+    option = await store.read(payments.find_option(offer.payment_id, offer.option_id))
+    monkeypatch.setattr(confirm, "get_head", fail)
+    assert (await desk.confirm(offer))["status"] == "processing"
+    query = "SELECT from_block FROM confirm WHERE payment_id = ?"
+    ((from_block,),) = desk.select(query, offer.payment_id)
+    assert from_block == option.head - rail.reorg_depth > 0
     await desk.wait_final(offer.payment_id)
 
 

@@ -289,7 +289,7 @@ async def _get_first_block(
     try:
         return max(0, await get_head(app, rail) - rail.reorg_depth)
     except RailUnavailable:
-        return 0
+        return option.first_block(rail.reorg_depth, 0)
 
 
 async def _resolve_lost_race(app: _Context, caller: Caller, confirmation: Confirmation) -> Payment:
