@@ -41,16 +41,17 @@ ADMITTED = (400, "params_validation")
 SWEEP_S, LOOK_S, AGAIN_S = 1.0, 0.5, 0.2
 
 
+def list_listening(pair: ServicePair) -> list[bool]:
+    """Return whether each service receives notifications."""
+    services = (pair.service.service, pair.other)
+    return [service.app.notifier.bus.is_listening for service in services]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def two(tmp_path_factory):
     folders = (tmp_path_factory.mktemp(name) for name in ("first", "second"))
     async with open_pair(*folders) as pair:
-        await wait_until(
-            lambda: all(
-                service.app.notifier.bus.is_listening
-                for service in (pair.service.service, pair.other)
-            )
-        )
+        await wait_until(lambda: list_listening(pair), [True, True])
         yield pair
 
 
@@ -118,14 +119,14 @@ async def test_without_notifications_a_sweep_finds_it(silent):
 
 
 async def test_a_listener_that_was_cut_off_looks_at_everything(two):
-    dsn, app = two.service.service.settings.store.get_secret_value(), two.service.service.app
+    dsn = two.service.service.settings.store.get_secret_value()
     async with watching(two) as (payment_id, watchers):
         cut = (
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
             "WHERE application_name = 'florin-listen' AND datname = current_database()"
         )
         await postgres.run_commands(dsn, cut)
-        await wait_until(lambda: not app.notifier.bus.is_listening)
+        await wait_until(lambda: list_listening(two), [False, False])
         before = await sent(two.other)
         await two.second_api.merchant_cancel(payment_id)
         # sent while no service listened
@@ -134,9 +135,7 @@ async def test_a_listener_that_was_cut_off_looks_at_everything(two):
         # less than until the next sweep
         two.service.clock.advance(AGAIN_S)
         assert await seen(watchers) == ["cancelled", "cancelled"]
-    await wait_until(
-        lambda: app.notifier.bus.is_listening and two.other.app.notifier.bus.is_listening
-    )
+    await wait_until(lambda: list_listening(two), [True, True])
 
 
 async def test_executor_paused_on_a_service_is_paused_on_its_peer(two):
@@ -171,12 +170,7 @@ async def test_server_role_wakes_the_settler_of_its_peer(tmp_path):
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
     async with open_pair(tmp_path / "one", tmp_path / "other", role=SERVER_ROLE) as two:
-        await wait_until(
-            lambda: all(
-                service.app.notifier.bus.is_listening
-                for service in (two.service.service, two.other)
-            )
-        )
+        await wait_until(lambda: list_listening(two), [True, True])
         woken = asyncio.Event()
         two.service.service.app.notifier.subscribe(Topic.SETTLEMENT, woken, CHAIN)
         watched = two.other.app.notifier.payments.watch(await two.create_confirmed())
