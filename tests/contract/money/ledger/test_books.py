@@ -12,6 +12,7 @@ from florin_server.domain.settlement.chain_txs import LedgerPosting
 from florin_server.money.ledger import worker as keep_books
 from florin_server.money.ledger.service import books
 from florin_server.money.ledger.service.books import ReconciliationStatus
+from florin_server.money.ledger.store import books as stored
 from florin_server.money.ledger.store import ledger
 from florin_server.money.ledger.worker import BookKeeper
 from florin_server.rails.types import RailUnavailable
@@ -176,6 +177,20 @@ async def test_lagging_node_leaves_holdings_unread(desk):
     assert {each_line.status for each_line in reconciliation.lines} == {
         ReconciliationStatus.NOT_READ
     }
+
+
+async def test_node_that_lacks_the_block_of_a_booked_payout_leaves_holdings_unread(
+    desk, monkeypatch
+):
+    """Another process has sent it, and this one has seen no block."""
+    assert await begin(desk)
+    await desk.wait_done(await desk.create_payout(150))
+    monkeypatch.setattr(type(desk.worker), "seen_block", 0)
+    block = (await desk.store.scan(stored.read_snapshot({}))).newest_blocks[CHAIN]
+    desk.lab.node.changes["eth_blockNumber"] = make_reply(hex(block - 1))
+    assert (await line(desk)).status is ReconciliationStatus.NOT_READ
+    desk.lab.node.changes.clear()
+    assert (await line(desk)).status is ReconciliationStatus.EXACT
 
 
 async def test_nothing_is_sent_before_the_books_begin(desk, monkeypatch, caplog):

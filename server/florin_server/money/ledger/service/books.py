@@ -192,14 +192,16 @@ async def _read_balances(
     unread: dict[str, str] = {}
     for rail in rails:
         try:
-            held |= await _read_chain_balances(app, rail, _list_wallets(rail, snapshot))
+            held |= await _read_chain_balances(
+                app, rail, _list_wallets(rail, snapshot), _find_min_block(app, rail, snapshot)
+            )
         except RailUnavailable as error:
             unread[rail.chain_id] = str(error) or type(error).__name__
     return held, unread
 
 
 async def _read_chain_balances(
-    app: _Context, rail: Rail, wallets: Collection[WalletAsset]
+    app: _Context, rail: Rail, wallets: Collection[WalletAsset], min_block: int
 ) -> dict[WalletAsset, int]:
     """Return the balances of wallets; a wallet whose read fails unexpectedly is quarantined."""
     quarantine, chain_id = app.quarantine, rail.chain_id
@@ -215,7 +217,7 @@ async def _read_chain_balances(
         left,
         "/".join,
         "read its balance",
-        lambda part: rail.observer.read_holdings(part, _get_seen_block(app, rail)),
+        lambda part: rail.observer.read_holdings(part, min_block),
     ):
         held |= holdings
     return held
@@ -265,10 +267,12 @@ def _list_wallets(rail: Rail, snapshot: BookSnapshot) -> set[WalletAsset]:
     return coins | treasury_assets | booked
 
 
-def _get_seen_block(app: WorkerContext, rail: Rail) -> int:
-    """Return the newest block that the ledger can refer to."""
+def _find_min_block(app: WorkerContext, rail: Rail, snapshot: BookSnapshot) -> int:
+    """Return the newest block that the ledger can refer to; a node must have it."""
     workers = (app.settlers.get(rail.chain_id), app.payout_workers.get(rail.chain_id))
-    return max((worker.seen_block for worker in workers if worker is not None), default=0)
+    seen = [worker.seen_block for worker in workers if worker is not None]
+    # another process may have seen more than this one
+    return max([snapshot.newest_blocks.get(rail.chain_id, 0), *seen])
 
 
 def _get_chain_id(wallet: WalletAsset) -> str:
@@ -297,7 +301,7 @@ async def record_opening_balances(app: _Context, rail: Rail) -> bool:
     }
     if not required:
         return True
-    held = await _read_chain_balances(app, rail, required)
+    held = await _read_chain_balances(app, rail, required, _find_min_block(app, rail, seen))
     opened = await app.store.write(
         _record_opening_balances(rail, chains, seen, held, app.clock.now_us())
     )
@@ -355,7 +359,7 @@ async def record_adjustment(
     if place not in _list_wallets(rail, seen):
         raise validation_error("account", "is not a wallet of the ledger")
     try:
-        held = await rail.observer.read_holdings([place], _get_seen_block(app, rail))
+        held = await rail.observer.read_holdings([place], _find_min_block(app, rail, seen))
     except RailUnavailable as error:
         raise ApiError(ErrorCode.INVALID_STATE, f"The chain does not answer: {error}") from error
     key = generate_short_id("book_", app.randbytes)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, Text, select, text, tuple_
+from sqlalchemy import ColumnElement, Select, Text, func, select, text, tuple_
 
 from florin_server.db.engine.query import Op, Statement, operation, param, sum_u256
 from florin_server.db.tables.settlement import OPEN_TX_PREDICATE
@@ -15,6 +15,7 @@ from florin_server.db.tables.tables import (
     chain_tx_table,
     ledger_journal_table,
     ledger_transfer_table,
+    watched_tx_table,
 )
 from florin_server.domain.ledger import accounts, journals, postings
 from florin_server.domain.payments.payment import PaymentOption
@@ -56,6 +57,11 @@ class _Total(NamedTuple):
     total: int
 
 
+class _NewestBlock(NamedTuple):
+    chain_id: str
+    number: int
+
+
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """A transfer in a journal of a payment."""
@@ -79,6 +85,12 @@ _KEYS = Statement(
     str,
 )
 _BUSY = Statement(select(chain_tx_table.c.chain_id).where(text(OPEN_TX_PREDICATE)).distinct(), str)
+_NEWEST_BLOCKS = Statement(
+    select(
+        watched_tx_table.c.chain_id, func.max(watched_tx_table.c.block_number).label("number")
+    ).group_by(watched_tx_table.c.chain_id),
+    _NewestBlock,
+)
 _ENTRIES = Statement(
     select(
         ledger_journal_table.c.idem_key.label("key"),
@@ -121,7 +133,8 @@ class BookSnapshot:
 
     `incoming` and `outgoing` are the most that open transactions can move. For a chain in
     `sending_chain_ids`, the coin on chain may be less than booked, by the fees of open
-    transactions.
+    transactions. `newest_blocks` are of final transactions that a reorganization could still
+    remove, by chain; a node without such a block knows less than the books.
     """
 
     balances: Mapping[WalletAsset, int]
@@ -129,6 +142,7 @@ class BookSnapshot:
     incoming: Mapping[WalletAsset, int]
     outgoing: Mapping[WalletAsset, int]
     sending_chain_ids: frozenset[str]
+    newest_blocks: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,12 +180,14 @@ def read_snapshot(chain_accounting: Mapping[str, ChainAccounting]) -> Op[BookSna
         for payout in (yield from payouts.list_submitted(chain_id)):
             going[chain.treasury, payout.asset] += payout.value
     sending = yield from _BUSY.all()
+    newest = yield from _NEWEST_BLOCKS.all()
     return BookSnapshot(
         balances=dict(held),
         opening_keys=frozenset(opened),
         incoming=dict(coming),
         outgoing=dict(going),
         sending_chain_ids=frozenset(sending),
+        newest_blocks=dict(newest),
     )
 
 
