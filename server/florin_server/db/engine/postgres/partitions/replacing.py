@@ -19,6 +19,7 @@ from florin_server.db.engine.postgres.partitions.session import (
     change_tables,
     lock_tables,
 )
+from florin_server.db.engine.postgres.schema_lock import LOCK_MS
 from florin_server.db.engine.query import Query, StoreError
 from florin_server.domain.payments.months import find_month, format_month
 
@@ -100,8 +101,8 @@ async def _replace(raw: Any, month: str, retained: Query, kept_max: int) -> Part
     names = [part.name for _, part in parts]
     # Operations that change a payment lock its row first, and wait from here on. Workers that look
     # for rows of other tables, and lock those of later months, do not wait.
-    await lock_tables(raw, names[:1], "EXCLUSIVE")
-    await lock_tables(raw, names[1:], "SHARE ROW EXCLUSIVE")
+    await lock_tables(raw, names[:1], "EXCLUSIVE", LOCK_MS // 2)
+    await lock_tables(raw, names[1:], "SHARE ROW EXCLUSIVE", LOCK_MS // 2)
     if list_parts(await read_tables(raw), month) != parts:
         # the range has grown meanwhile
         raise PartitionBusy

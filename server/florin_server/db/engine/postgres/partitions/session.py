@@ -66,11 +66,11 @@ async def hold_schema(database: DatabaseConfig, tries: int) -> AsyncIterator[Non
         await guard.close(timeout=5)
 
 
-async def lock_tables(raw: Any, tables: Sequence[str], mode: str) -> None:
-    """Lock tables in the current transaction; PartitionBusy after `LOCK_MS` altogether."""
+async def lock_tables(raw: Any, tables: Sequence[str], mode: str, wait_ms: int = LOCK_MS) -> None:
+    """Lock tables in the current transaction; PartitionBusy after `wait_ms` altogether."""
     timeout = await raw.fetchval("SELECT current_setting('statement_timeout')")
     try:
-        await raw.execute(format_table_locks(tables, mode, LOCK_MS, timeout))
+        await raw.execute(format_table_locks(tables, mode, wait_ms, timeout))
     except asyncpg.QueryCanceledError as error:
         raise PartitionBusy from error
 
