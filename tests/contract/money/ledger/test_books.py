@@ -186,7 +186,8 @@ async def test_node_that_lacks_the_block_of_a_booked_payout_leaves_holdings_unre
     assert await begin(desk)
     await desk.wait_done(await desk.create_payout(150))
     monkeypatch.setattr(type(desk.worker), "seen_block", 0)
-    block = (await desk.store.scan(stored.read_snapshot({}))).newest_blocks[CHAIN]
+    chains = books.get_ledger_chains([desk.lab.rail])
+    block = (await desk.store.scan(stored.read_snapshot(chains))).newest_blocks[CHAIN]
     desk.lab.node.changes["eth_blockNumber"] = make_reply(hex(block - 1))
     assert (await line(desk)).status is ReconciliationStatus.NOT_READ
     desk.lab.node.changes.clear()

@@ -272,7 +272,7 @@ def _find_min_block(app: WorkerContext, rail: Rail, snapshot: BookSnapshot) -> i
     workers = (app.settlers.get(rail.chain_id), app.payout_workers.get(rail.chain_id))
     seen = [worker.seen_block for worker in workers if worker is not None]
     # another process may have seen more than this one
-    return max([snapshot.newest_blocks.get(rail.chain_id, 0), *seen])
+    return max([snapshot.newest_blocks[rail.chain_id], *seen])
 
 
 def _get_chain_id(wallet: WalletAsset) -> str:

@@ -57,11 +57,6 @@ class _Total(NamedTuple):
     total: int
 
 
-class _NewestBlock(NamedTuple):
-    chain_id: str
-    number: int
-
-
 @dataclass(frozen=True, slots=True)
 class LedgerEntry:
     """A transfer in a journal of a payment."""
@@ -85,11 +80,11 @@ _KEYS = Statement(
     str,
 )
 _BUSY = Statement(select(chain_tx_table.c.chain_id).where(text(OPEN_TX_PREDICATE)).distinct(), str)
-_NEWEST_BLOCKS = Statement(
-    select(
-        watched_tx_table.c.chain_id, func.max(watched_tx_table.c.block_number).label("number")
-    ).group_by(watched_tx_table.c.chain_id),
-    _NewestBlock,
+_NEWEST_BLOCK = Statement.nullable(
+    select(func.max(watched_tx_table.c.block_number)).where(
+        watched_tx_table.c.chain_id == param("chain")
+    ),
+    int,
 )
 _ENTRIES = Statement(
     select(
@@ -134,7 +129,7 @@ class BookSnapshot:
     `incoming` and `outgoing` are the most that open transactions can move. For a chain in
     `sending_chain_ids`, the coin on chain may be less than booked, by the fees of open
     transactions. `newest_blocks` are of final transactions that a reorganization could still
-    remove, by chain; a node without such a block knows less than the books.
+    remove, by chain, 0 without one; a node without such a block knows less than the books.
     """
 
     balances: Mapping[WalletAsset, int]
@@ -173,21 +168,22 @@ def read_snapshot(chain_accounting: Mapping[str, ChainAccounting]) -> Op[BookSna
     opened = yield from _KEYS.all(first=_OPENING, end=_OPENING[:-1] + _END)
     coming: dict[WalletAsset, int] = defaultdict(int)
     going: dict[WalletAsset, int] = defaultdict(int)
+    newest: dict[str, int] = {}
     for chain_id, chain in chain_accounting.items():
         for item in (yield from settlement_items.list_unsettled(chain_id)):
             for account, value in chain.expected_credits(item.option).items():
                 coming[account, item.option.asset] += value
+        newest[chain_id] = (yield from _NEWEST_BLOCK.single(chain=chain_id)) or 0
         for payout in (yield from payouts.list_submitted(chain_id)):
             going[chain.treasury, payout.asset] += payout.value
     sending = yield from _BUSY.all()
-    newest = yield from _NEWEST_BLOCKS.all()
     return BookSnapshot(
         balances=dict(held),
         opening_keys=frozenset(opened),
         incoming=dict(coming),
         outgoing=dict(going),
         sending_chain_ids=frozenset(sending),
-        newest_blocks=dict(newest),
+        newest_blocks=newest,
     )
 
 
