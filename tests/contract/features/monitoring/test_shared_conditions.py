@@ -87,7 +87,11 @@ async def test_conditions_of_the_lease_holder_are_shared_and_survive_its_death(t
             await task
     assert (await answered(other))[CHAIN, FUNDS] == before[CHAIN, FUNDS]
     starve(monkeypatch, other)
+    looked = await conditions.list_local_conditions(other.app)
     await wait_until(lambda: other.app.settlers[CHAIN].leases, meanwhile=passing)
+    # what it found before says nothing of the work that it has now
+    reports = list(conditions.list_own_reports(other.app, looked))
+    assert [report.source.epoch for report in reports] == [None]
     two.service.clock.advance(60)
     await wait_until(
         lambda: not has_condition(other.app.settlers[CHAIN].health(), LEASED), meanwhile=passing

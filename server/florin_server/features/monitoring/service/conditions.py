@@ -6,7 +6,7 @@ reads what their holders reported; what concerns one process alone names that pr
 
 from __future__ import annotations
 
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -64,6 +64,18 @@ class _LeasedWork(NamedTuple):
     is_payout: bool
 
 
+class LocalConditions(NamedTuple):
+    """All conditions as a process finds them, and what it could find before it looked.
+
+    `own_work` is the work whose leases it had; of work that it took over meanwhile it has looked at
+    nothing. `reconciled_chain_ids` are the chains whose wallets were compared with the ledger.
+    """
+
+    by_subject: ConditionsBySubject
+    own_work: frozenset[_LeasedWork]
+    reconciled_chain_ids: frozenset[str]
+
+
 class _ProcessCondition(NamedTuple):
     """A condition, and the process that states it; the holder of a lease is not named."""
 
@@ -71,10 +83,9 @@ class _ProcessCondition(NamedTuple):
     condition: Condition
 
 
-async def list_local_conditions(
-    app: _Context, scope: ProbeScope = FULL_SCOPE
-) -> ConditionsBySubject:
+async def list_local_conditions(app: _Context, scope: ProbeScope = FULL_SCOPE) -> LocalConditions:
     """Return all conditions as this process finds them."""
+    own_work, reconciled = _list_own_work(app), _list_reconciled(app)
     misdirected: Sequence[tuple[AssetAccount, str]] = ()
     if scope.includes_store:
         misdirected = await own_accounts.list_misdirected(app.rails.values(), app.store.scan)
@@ -87,14 +98,14 @@ async def list_local_conditions(
         paying = payouts.health().conditions if payouts is not None else ()
         conditions[chain_id] = health.sort_conditions([*settling, *chain_conditions, *paying])
     conditions[INSTALLATION] = await health.list_installation_conditions(app, scope)
-    return conditions
+    return LocalConditions(conditions, own_work, reconciled)
 
 
 async def list_conditions(app: _Context, scope: ProbeScope = FULL_SCOPE) -> ConditionsBySubject:
     """Return all conditions as every process answers them; without the store, as `look`."""
     local_conditions = await list_local_conditions(app, scope)
     if not scope.includes_store:
-        return local_conditions
+        return local_conditions.by_subject
     names = [name for rail in app.rails.values() for name in _list_lease_names(rail)]
     reports = await app.store.read(stored.list_reports(names, app.clock.now_us()))
     by_key: dict[ConditionKey, list[ConditionReport]] = {}
@@ -102,8 +113,8 @@ async def list_conditions(app: _Context, scope: ProbeScope = FULL_SCOPE) -> Cond
         by_key.setdefault((condition_report.subject, condition_report.condition.name), []).append(
             condition_report
         )
-    held, answered = _list_own_work(app), {}
-    for subject, conditions in local_conditions.items():
+    answered: dict[str, Sequence[Condition]] = {}
+    for subject, conditions in local_conditions.by_subject.items():
         mine = {condition.name: condition for condition in conditions}
         # a process that only answers calls knows fewer names than processes that settle
         reported = {name for at, name in by_key if at == subject}
@@ -112,7 +123,7 @@ async def list_conditions(app: _Context, scope: ProbeScope = FULL_SCOPE) -> Cond
                 app,
                 mine.get(name),
                 by_key.get((subject, name), ()),
-                is_held=_is_own(app, held, subject, name),
+                is_held=_is_own(app, local_conditions, subject, name),
             )
             for name in mine.keys() | reported
         )
@@ -127,18 +138,19 @@ class ProcessReport(NamedTuple):
     unknown_keys: Collection[ConditionKey] = ()
 
 
-def list_own_reports(app: _Context, by_subject: ConditionsBySubject) -> Iterator[ProcessReport]:
+def list_own_reports(app: _Context, local_conditions: LocalConditions) -> Iterator[ProcessReport]:
     """Yield the reports of this process: one for each lease that it has, and one of itself.
 
     A worker that has not started yet reports nothing: it has not checked anything.
     """
-    held = _list_own_work(app)
     own: dict[ConditionKey, Condition] = {}
-    by_work: dict[_LeasedWork, dict[ConditionKey, Condition]] = {work: {} for work in held}
-    for subject, conditions in by_subject.items():
+    by_work: dict[_LeasedWork, dict[ConditionKey, Condition]] = {
+        work: {} for work in local_conditions.own_work
+    }
+    for subject, conditions in local_conditions.by_subject.items():
         for condition in conditions:
             key = subject, condition.name
-            if condition.name not in PROCESS_CONDITIONS and _is_own(app, held, *key):
+            if condition.name not in PROCESS_CONDITIONS and _is_own(app, local_conditions, *key):
                 by_work[_get_work(app, *key)][key] = condition
             elif (
                 condition.state is not ConditionState.OK
@@ -148,7 +160,7 @@ def list_own_reports(app: _Context, by_subject: ConditionsBySubject) -> Iterator
     unknown = [
         (chain_id, _RECONCILED_CONDITION)
         for chain_id in app.rails
-        if not _is_reconciled(app, chain_id)
+        if chain_id not in local_conditions.reconciled_chain_ids
     ]
     for work, reported in by_work.items():
         # the other leases of this process add nothing
@@ -257,18 +269,18 @@ def _list_own_work(app: WorkerContext) -> frozenset[_LeasedWork]:
     return frozenset(work for work in works if _get_worker(app, work).leases)
 
 
+def _list_reconciled(app: ChainContext) -> frozenset[str]:
+    """Return the chains whose wallets were compared with the ledger since the start."""
+    return frozenset(chain_id for chain_id, state in app.chains.items() if state.reconciled_at_us)
+
+
 def _is_own(
-    app: ChainContext, own_work: Container[_LeasedWork], subject: str, name: ConditionName
+    app: ChainContext, local_conditions: LocalConditions, subject: str, name: ConditionName
 ) -> bool:
     """Return whether this process reports a condition, by what it has checked."""
-    if name is _RECONCILED_CONDITION and not _is_reconciled(app, subject):
+    if name is _RECONCILED_CONDITION and subject not in local_conditions.reconciled_chain_ids:
         return False
-    return _get_work(app, subject, name) in own_work
-
-
-def _is_reconciled(app: ChainContext, chain_id: str) -> bool:
-    """Return whether the wallets of a chain were compared with the ledger since the start."""
-    return app.chains[chain_id].reconciled_at_us > 0
+    return _get_work(app, subject, name) in local_conditions.own_work
 
 
 def _get_worker(app: WorkerContext, work: _LeasedWork) -> LeasedWorker:
