@@ -11,7 +11,7 @@ import pytest
 from florin_server.domain.quarantine import QuarantinedItemKind
 from florin_server.features.event_sink.service import nats_broker
 from florin_server.features.event_sink.service.broker import BrokerUnavailable
-from florin_server.features.event_sink.service.nats_broker import NatsBroker, NatsOptions
+from florin_server.features.event_sink.service.nats_broker import NatsBroker
 from florin_server.features.event_sink.store import queue
 from florin_server.features.monitoring.service import quarantine as items
 from florin_server.operations.store import quarantine as stored
@@ -83,9 +83,7 @@ async def test_connection_that_is_lost_ends_all_waits_for_an_answer(broker):
     lost: list[bool] = []
     async with TcpRelay(broker.port) as relay:
         url = f"nats://127.0.0.1:{relay.port}"
-        options = NatsOptions(
-            [url], "FLORIN", "florin.events.>", creates_stream=False, timeout_s=LONG_S
-        )
+        options = make_options(url, creates_stream=False, timeout_s=LONG_S)
         connection = await NatsBroker.connect(options)
         relay.cut(b"STREAM.INFO", lambda: lost.append(True))
         assert await connection.find_problem() == ""

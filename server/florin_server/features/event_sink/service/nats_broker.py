@@ -41,10 +41,10 @@ _PING_S: Final = 10
 _DUPLICATE_WINDOW_S: Final = 600.0
 # of a message, beside those of the event: the version, and the expected stream of 100 characters
 _HEADERS_BYTES: Final = 150
-T = TypeVar("T")
-
 # the stream's limit of a message's size, in the answers of JetStream
 _TOO_LARGE: Final = 10_054
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

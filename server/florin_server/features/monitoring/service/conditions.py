@@ -102,7 +102,10 @@ async def list_local_conditions(app: _Context, scope: ProbeScope = FULL_SCOPE) -
 
 
 async def list_conditions(app: _Context, scope: ProbeScope = FULL_SCOPE) -> ConditionsBySubject:
-    """Return all conditions as every process answers them; without the store, as `look`."""
+    """Return all conditions as every process answers them.
+
+    Without the store, they are as this process finds them.
+    """
     local_conditions = await list_local_conditions(app, scope)
     if not scope.includes_store:
         return local_conditions.by_subject

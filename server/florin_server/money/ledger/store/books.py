@@ -173,9 +173,9 @@ def read_snapshot(chain_accounting: Mapping[str, ChainAccounting]) -> Op[BookSna
         for item in (yield from settlement_items.list_unsettled(chain_id)):
             for account, value in chain.expected_credits(item.option).items():
                 coming[account, item.option.asset] += value
-        newest[chain_id] = (yield from _NEWEST_BLOCK.single(chain=chain_id)) or 0
         for payout in (yield from payouts.list_submitted(chain_id)):
             going[chain.treasury, payout.asset] += payout.value
+        newest[chain_id] = (yield from _NEWEST_BLOCK.single(chain=chain_id)) or 0
     sending = yield from _BUSY.all()
     return BookSnapshot(
         balances=dict(held),
